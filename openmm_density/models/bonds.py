@@ -136,6 +136,7 @@ def add_bonds(
     for i, j in _disulphides(topology, positions):
         add(i, j)
     near = list(_near_as_bonds(topology, positions))
+    of_standard = set(_near_of_standard(topology, positions)) - {tuple(sorted(pair)) for pair in bonded}
     for i, j in near:
         if atoms[i].residue is atoms[j].residue or is_metal(atoms[i]) or is_metal(atoms[j]):
             add(i, j)
@@ -147,14 +148,14 @@ def add_bonds(
     unexplained = []
     # Those that look most like bonds take the valences.
     for i, j in sorted(
-        (pair for pair in near if frozenset(pair) not in bonded),
+        (pair for pair in [*near, *of_standard] if frozenset(pair) not in bonded),
         key=lambda pair: _excess(atoms, positions, *pair),
     ):
         if _continues_backbone(atoms[i], atoms[j]) or chemistry.explains(i, j):
             add(i, j)
             neighbours[i].add(j)
             neighbours[j].add(i)
-        else:
+        elif (i, j) not in of_standard:
             unexplained.append((min(i, j), max(i, j)))
     model.short_contacts = tuple(sorted(unexplained))
 
@@ -284,6 +285,29 @@ def _near_as_bonds(topology: app.Topology, positions: np.ndarray) -> Iterable[tu
                     joined = False
             if joined and distance < limit:
                 yield int(i), int(j)
+
+
+def _near_of_standard(topology: app.Topology, positions: np.ndarray) -> Iterable[tuple[int, int]]:
+    """Yield the pairs of heavy atoms of different standard residues that are as near as bonds; chemistry tells which are."""
+    standard = standard_residue_names()
+    chosen = [
+        atom
+        for residue in topology.residues()
+        if residue.name in standard and len(residue) > 3
+        for atom in residue.atoms()
+        if not is_hydrogen(atom)
+    ]
+    if not chosen:
+        return
+    index = np.array([atom.index for atom in chosen])
+    residues = np.array([atom.residue.index for atom in chosen])
+    radii = np.array([covalent_radius(atom) for atom in chosen])
+    longest = 2 * radii.max() + LINK_SLACK
+    pairs = cKDTree(positions[index]).query_pairs(longest, output_type="ndarray")
+    pairs = pairs[residues[pairs[:, 0]] != residues[pairs[:, 1]]]
+    lengths = np.linalg.norm(positions[index[pairs[:, 0]]] - positions[index[pairs[:, 1]]], axis=1)
+    near = (lengths > 0.5) & (lengths < radii[pairs].sum(axis=1) + LINK_SLACK)
+    yield from map(tuple, np.sort(index[pairs[near]], axis=1).tolist())
 
 
 def _is_ionic(metal: app.topology.Atom) -> bool:

@@ -11,17 +11,22 @@ import numpy as np
 
 @dataclass(frozen=True)
 class AlternateAtom:
-    """An atom of a conformer that was not chosen, of a residue of some name, behind so many atoms of the chosen one, less one."""
+    """An atom of a conformer that was not chosen, as its file names it, behind so many atoms of the chosen one, less one."""
 
     atom: gemmi.Atom
     residue_name: str
+    segment: str
     hetero: bool
     after: int
 
 
 @dataclass
 class ReadResidue:
-    """One residue while it is read: the file's names, the conformer chosen, and the atoms of the others."""
+    """One residue while it is read: the file's names, the conformer chosen, and the atoms of the others.
+
+    Its segment is that of its first atoms; `segments` are those of all, and `parts` are numbers that ascend as they stand in the
+    file.
+    """
 
     name: str
     standard_name: str
@@ -36,6 +41,8 @@ class ReadResidue:
     atom_names: list[str] = field(default_factory=list, init=False)
     elements: list[str] = field(default_factory=list, init=False)
     alternates: list[AlternateAtom] = field(default_factory=list, init=False)
+    segments: list[str] = field(default_factory=list, init=False)
+    parts: list[int] = field(default_factory=list, init=False)
 
     def position(self, name: str) -> np.ndarray | None:
         """Return the place of the atom of a name in Å, if there is one."""
@@ -81,6 +88,8 @@ def kept_residues(model: gemmi.Model) -> list[ReadResidue]:
                             atoms=part,
                         )
                     )
+                    kept[-1].segments = [kept[-1].segment] * len(part)
+                    kept[-1].parts = [len(kept)] * len(part)
                     first_of_chain = False
                 # Conformers of several residues of one number are those of the first.
                 kept[-len(parts)].alternates = [
@@ -104,7 +113,15 @@ def _conformers(
             if keys is not None and (not atom.has_altloc() or (atom.name, atom.altloc) in keys):
                 chosen.append(atom)
             else:
-                others.append(AlternateAtom(atom, candidate.name, candidate.het_flag == "H", len(chosen) - 1))
+                others.append(
+                    AlternateAtom(
+                        atom,
+                        candidate.name,
+                        candidate.segment.strip(),
+                        candidate.het_flag == "H",
+                        len(chosen) - 1,
+                    )
+                )
     return chosen, others
 
 

@@ -8,7 +8,7 @@ import gemmi
 import numpy as np
 from openmm import app
 
-from ..chemistry.elements import is_hydrogen
+from ..chemistry.elements import covalent_radius, is_hydrogen
 from ..chemistry.residue_names import is_standard_polymer
 
 # Bonds that an atom can have at most, hydrogens included; sulphur with oxygen more.
@@ -37,6 +37,13 @@ _NUCLEOPHILES = {
 }
 """Atoms of standard amino acids to which something is bound in known structures; nitrogen of a free terminus beside."""
 
+# Carbons of aromatic side chains that others are bound to, as in galactose oxidase, tyrosinase, catalase-peroxidase and
+# amatoxins; and how far their bonds (Å) and angles (degrees) may be off: nothing else tells them from a contact.
+_AROMATIC_CARBONS = {"TYR": ("CE1", "CE2"), "TRP": ("CD1", "CH2"), "HIS": ("CE1", "CD2")}
+_AROMATIC_PARTNERS = {"CYS": ("SG",), "MET": ("SD",), "HIS": ("ND1", "NE2"), "TYR": ("OH", "CE1", "CE2")}
+AROMATIC_SLACK = 0.15
+AROMATIC_ANGLES = (105.0, 145.0)
+
 # Those of nucleotides: sugars and phosphates.
 _NUCLEOTIDE_NUCLEOPHILES = frozenset({"O2'", "O3'", "O5'", "OP1", "OP2", "O1P", "O2P"})
 
@@ -46,7 +53,8 @@ class LinkChemistry:
 
     Without a record in the file a bond is made only where chemistry is known to make it: of a sugar's anomeric carbon with O, N
     or S; of an acyl group's carbon that lacks its third neighbour with O, N or S, at the end of a peptide also with a methyl or
-    methylene; of phosphorus, boron or a sulphonyl that lacks a neighbour with O, N or S; of two sulphurs; and of a reactive atom
+    methylene; of phosphorus, boron or a sulphonyl that lacks a neighbour with O, N or S; of two sulphurs; of
+    certain atoms of side chains with an aromatic carbon of another; and of a reactive atom
     of a protein, such as cysteine's SG or lysine's NZ, with a ligand's carbon that has a valence left, is not flat among three
     neighbours, and belongs to no additive of the crystallisation (gemmi's table of residues). In each case both ends need a free
     valence, hydrogens of the file counted, and angles to their other bonds as bonds have them.
@@ -71,7 +79,13 @@ class LinkChemistry:
             self._angles_fit(i, j) and self._angles_fit(j, i)
         ):
             return False
-        return self._attacks(i, j) or self._attacks(j, i) or self._is_disulphide(i, j)
+        return (
+            self._attacks(i, j)
+            or self._attacks(j, i)
+            or self._is_disulphide(i, j)
+            or self._is_on_ring(i, j)
+            or self._is_on_ring(j, i)
+        )
 
     def _attacks(self, i: int, j: int) -> bool:
         """Return whether i can be the nucleophile, and j what it is bound to."""
@@ -96,7 +110,7 @@ class LinkChemistry:
         symbol, neighbours = self._symbol(k), len(self._heavy(k))
         if is_standard_polymer(atom.residue.name):
             if atom.name == "N":
-                return neighbours <= 1
+                return neighbours <= (2 if atom.residue.name == "PRO" else 1)
             names = _NUCLEOPHILES.get(atom.residue.name, ())
             return atom.name in names or atom.name in _NUCLEOTIDE_NUCLEOPHILES
         if symbol == "O":
@@ -127,13 +141,30 @@ class LinkChemistry:
     def _is_acyl(self, k: int, new: int) -> bool:
         """Return whether a carbon is that of a C=O group with two neighbours, in the plane of which a third atom is."""
         neighbours = self._heavy(k)
-        if len(neighbours) != 2 or not any(self._is_carbonyl_oxygen(n) for n in neighbours):
+        return any(self._is_carbonyl_oxygen(n) for n in neighbours) and self._completes_plane(k, new)
+
+    def _completes_plane(self, k: int, new: int) -> bool:
+        """Return whether an atom has two neighbours, and a third one would be in their plane."""
+        neighbours = self._heavy(k)
+        if len(neighbours) != 2:
             return False
         arms = self._positions[neighbours] - self._positions[k]
         normal = np.cross(*arms)
         length = np.linalg.norm(normal)
         return bool(
             length > 0 and abs((self._positions[new] - self._positions[k]) @ normal) / length < OUT_OF_PLANE
+        )
+
+    def _is_on_ring(self, i: int, j: int) -> bool:
+        """Return whether i can be bound to j, an aromatic carbon of a side chain."""
+        a, b = self._atoms[i], self._atoms[j]
+        names = _AROMATIC_PARTNERS.get(a.residue.name, ()), _AROMATIC_CARBONS.get(b.residue.name, ())
+        if a.name not in names[0] or b.name not in names[1] or not self._completes_plane(j, i):
+            return False
+        ideal = covalent_radius(a) + covalent_radius(b)
+        low, high = AROMATIC_ANGLES
+        return abs(self._length(i, j) - ideal) < AROMATIC_SLACK and all(
+            low < angle < high for angle in self._angles(j, i)
         )
 
     def _is_adduct(self, k: int, new: int) -> bool:
@@ -173,18 +204,21 @@ class LinkChemistry:
 
     def _has_full_valence(self, k: int) -> bool:
         symbol = self._symbol(k)
+        if self._atoms[k].residue.name == "MET":  # a sulphonium ion
+            return len(self._bonded[k]) >= (3 if symbol == "S" else VALENCES.get(symbol, 8))
         if symbol == "S" and any(self._symbol(n) == "O" for n in self._bonded[k]):
             return len(self._bonded[k]) >= 4
         return len(self._bonded[k]) >= VALENCES.get(symbol, 8)
 
     def _angles_fit(self, k: int, new: int) -> bool:
+        return all(SMALLEST_ANGLE < angle < LARGEST_ANGLE for angle in self._angles(k, new))
+
+    def _angles(self, k: int, new: int) -> list[float]:
+        """Return the angles (degrees) at an atom between a new neighbour and those that it has."""
+        arms = self._positions[self._heavy(k)] - self._positions[k]
         towards = self._positions[new] - self._positions[k]
-        for neighbour in self._heavy(k):
-            arm = self._positions[neighbour] - self._positions[k]
-            cosine = towards @ arm / (np.linalg.norm(towards) * np.linalg.norm(arm))
-            if not SMALLEST_ANGLE < np.degrees(np.arccos(np.clip(cosine, -1, 1))) < LARGEST_ANGLE:
-                return False
-        return True
+        cosines = arms @ towards / (np.linalg.norm(arms, axis=1) * np.linalg.norm(towards))
+        return np.degrees(np.arccos(np.clip(cosines, -1, 1))).tolist()
 
     def _heavy(self, k: int) -> list[int]:
         return sorted(n for n in self._bonded[k] if not is_hydrogen(self._atoms[n]))

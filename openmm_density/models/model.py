@@ -120,8 +120,8 @@ class Model:
     path : Path
         The file.
     topology : openmm.app.Topology
-        The atoms in the file's order, with residue and atom names brought to the PDB's (``HSD`` is ``HIS``,
-        isoleucine's ``CD`` is ``CD1``). A chain of the topology is one unbroken polymer, or one run of
+        The atoms in the file's order, those of a residue together, with residue and atom names brought to the
+        PDB's (``HSD`` is ``HIS``, isoleucine's ``CD`` is ``CD1``). A chain of the topology is one unbroken polymer, or one run of
         ligands, or of waters, so that several chains may carry the same id, as with mmCIF's label_asym_id.
         Bonds: standard ones, disulphides, those of the file, and those that distances show in and around
         residues that are not standard, metal coordination included; between residues only where chemistry makes
@@ -144,6 +144,8 @@ class Model:
         not explain (`openmm_density.models.link_chemistry`): they are not bonded.
     alternates : Alternates
         The atoms of the conformers that were not chosen, which are written again beside those that were.
+    ranks : np.ndarray of int, shape (N,), or None
+        The place of each atom in the order of the file, which trajectories keep; None where it is the topology's.
     metadata : Metadata
         What the file says beside all this: title, sequences, secondary structure and the like.
     notes : list of str
@@ -161,5 +163,6 @@ class Model:
     links: tuple[Link, ...] = ()
     short_contacts: tuple[tuple[int, int], ...] = ()
     alternates: Alternates = field(default_factory=Alternates)
+    ranks: np.ndarray | None = None
     metadata: Metadata = field(default_factory=Metadata)
     notes: list[str] = field(default_factory=list)

@@ -21,6 +21,10 @@ LARGEST = 1e6
 
 # What gemmi reads of a PDB column; of anything else it takes the beginning, or zero, without a word.
 _DECIMAL = re.compile(r" *[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+) *")
+# An element has no digits, and a charge more than those.
+_OLD_NUMBER = re.compile(
+    r"^((?:ATOM  |HETATM|ANISOU|SIGATM|SIGUIJ|TER   ).{66})[0-9][0-9A-Z]{3} *[0-9]+[ \r]*$", re.MULTILINE
+)
 _PDB_NUMBERS = (
     *(("coordinate", 30, 38), ("coordinate", 38, 46), ("coordinate", 46, 54)),
     *(("occupancy", 54, 60), ("B factor", 60, 66)),
@@ -104,14 +108,15 @@ def read_pdb_header(path: str | os.PathLike[str]) -> list[str]:
 
 
 def read_whole_text(path: str | os.PathLike[str]) -> str:
-    """Return all that a file says, with bytes that are no UTF-8 escaped as Python's file names have them.
+    """Return all that a file says but for an old PDB file's numbers of lines, with bytes that are no UTF-8 escaped as by Python.
 
     Raises
     ------
     InputError
         The file is missing or cannot be read.
     """
-    return _contents(Path(path)).decode("utf-8", errors="surrogateescape").replace("\r\n", "\n")
+    text = _contents(Path(path)).decode("utf-8", errors="surrogateescape").replace("\r\n", "\n")
+    return _without_line_numbers(text) if check_structure_suffix(path) in PDB_SUFFIXES else text
 
 
 def _contents(path: Path) -> bytearray:
@@ -128,7 +133,7 @@ def _contents(path: Path) -> bytearray:
 
 def _pdb_structure(path: Path, contents: bytearray, first_model: bool) -> gemmi.Structure:
     # A byte for a byte, or what follows in the line would leave its columns.
-    text = contents.decode("latin-1")
+    text = _without_line_numbers(contents.decode("latin-1"))
     _check_pdb(path, text, first_model)
     ascii_text = text if text.isascii() else text.encode("ascii", errors="replace").decode("ascii")
     try:
@@ -139,6 +144,11 @@ def _pdb_structure(path: Path, contents: bytearray, first_model: bool) -> gemmi.
             source=path,
             remedy="check the file",
         ) from None
+
+
+def _without_line_numbers(text: str) -> str:
+    """Return a PDB file without the entry and number that files of before 1996 have where element and charge are now."""
+    return _OLD_NUMBER.sub(lambda found: f"{found[1]:<72}", text)
 
 
 def _check_pdb(path: Path, text: str, first_model: bool) -> None:

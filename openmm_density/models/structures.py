@@ -19,6 +19,7 @@ from .bonds import (
     named_connections,
 )
 from .conformers import ReadResidue, kept_residues
+from .divided_residues import united
 from .metadata import read_metadata
 from .model import Alternates, AtomRecord, Model
 from .odd_atoms import check_twice, notes_on_atoms
@@ -67,7 +68,7 @@ def _model_of(path: Path, structure: gemmi.Structure) -> Model:
     notes: list[str] = []
     if len(structure) > 1:
         notes.append(f"The file holds {len(structure)} models: the first was read.")
-    residues = kept_residues(structure[0])
+    residues = united(kept_residues(structure[0]))
     check_twice(path, residues)
     _name_atoms(residues)
     alternates = _alternates(residues)
@@ -77,10 +78,11 @@ def _model_of(path: Path, structure: gemmi.Structure) -> Model:
     atoms = [atom for residue in residues for atom in residue.atoms]
     positions = np.array([atom.pos.tolist() for atom in atoms], dtype=np.float64)
     records = tuple(
-        _record(residue, atom, element, residue.name, residue.hetero)
+        _record(residue, atom, element, residue.name, segment, residue.hetero)
         for residue in residues
-        for atom, element in zip(residue.atoms, residue.elements)
+        for atom, element, segment in zip(residue.atoms, residue.elements, residue.segments)
     )
+    parts = np.array([part for residue in residues for part in residue.parts])
     cell = structure.cell
     parameters = (cell.a, cell.b, cell.c, cell.alpha, cell.beta, cell.gamma)
     known_group = structure.find_spacegroup() is not None and not cell.explicit_matrices
@@ -94,6 +96,7 @@ def _model_of(path: Path, structure: gemmi.Structure) -> Model:
         cell=parameters if min(parameters[:3]) > 1.5 else None,
         space_group=structure.spacegroup_hm if known_group and min(parameters[:3]) > 1.5 else "",
         alternates=alternates,
+        ranks=None if (np.diff(parts) >= 0).all() else np.argsort(np.argsort(parts, kind="stable")),
         metadata=read_metadata(structure, path),
         notes=notes,
     )
@@ -102,7 +105,7 @@ def _model_of(path: Path, structure: gemmi.Structure) -> Model:
 
 
 def _record(
-    residue: ReadResidue, atom: gemmi.Atom, element: str, residue_name: str, hetero: bool
+    residue: ReadResidue, atom: gemmi.Atom, element: str, residue_name: str, segment: str, hetero: bool
 ) -> AtomRecord:
     return AtomRecord(
         name=atom.name,
@@ -112,7 +115,7 @@ def _record(
         chain=residue.chain,
         residue_number=residue.number,
         insertion_code=residue.insertion_code,
-        segment=residue.segment,
+        segment=segment,
         hetero=hetero,
         charge=atom.charge,
         serial=atom.serial,
@@ -128,7 +131,7 @@ def _alternates(residues: list[ReadResidue]) -> Alternates:
         elements = {atom.name: element for atom, element in zip(residue.atoms, residue.elements)}
         for each in residue.alternates:
             element = elements.get(each.atom.name, each.atom.element.name)
-            records.append(_record(residue, each.atom, element, each.residue_name, each.hetero))
+            records.append(_record(residue, each.atom, element, each.residue_name, each.segment, each.hetero))
             numbers.append(index)
             after.append(before + each.after)
             atoms.append(each.atom)

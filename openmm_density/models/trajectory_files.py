@@ -73,15 +73,17 @@ def load_trajectory(
     if _is_model(path):
         trajectory = _frames_of_model(read_model(path))
         if topology_path is not None:
-            topology = _load_topology(Path(topology_path))
+            topology, _ = _load_topology(Path(topology_path))
             _check_atom_counts(path, trajectory.n_atoms, topology_path, topology.n_atoms)
             trajectory.topology = topology
         return trajectory
     _check_trajectory(path, topology_path)
-    topology = None if topology_path is None else _load_topology(Path(topology_path))
+    topology, ranks = (None, None) if topology_path is None else _load_topology(Path(topology_path))
     trajectory = _load(path, topology, topology_path)
     if topology is not None:
         _check_atom_counts(path, trajectory.n_atoms, topology_path, topology.n_atoms)
+        if ranks is not None and _suffix(path) not in SUFFIXES_WITH_TOPOLOGY:
+            trajectory.xyz = trajectory.xyz[:, ranks]
         trajectory.topology = topology
     if not trajectory.n_frames:
         raise InputError(
@@ -244,9 +246,11 @@ def dcd_frames(path: str | os.PathLike[str], atoms: np.ndarray, most: int) -> tu
     return frames[:, atoms], every
 
 
-def _load_topology(path: Path) -> mdtraj.Topology:
+def _load_topology(path: Path) -> tuple[mdtraj.Topology, np.ndarray | None]:
+    """Return a topology, and the places that its atoms have in a trajectory if these are not the same."""
     if _is_model(path):
-        return _as_mdtraj(read_model(path).topology)
+        model = read_model(path)
+        return _as_mdtraj(model.topology), model.ranks
     if _suffix(path) not in TOPOLOGY_SUFFIXES:
         raise InputError(
             "the ending is not that of a topology",
@@ -256,7 +260,7 @@ def _load_topology(path: Path) -> mdtraj.Topology:
     check_given_file(path, "check the path of the topology")
     try:
         with _quiet(), _without_pickles():
-            return mdtraj.load_topology(str(path))
+            return mdtraj.load_topology(str(path)), None
     except Exception as error:
         raise InputError(
             f"cannot be read as a topology ({_first_line(error)})", source=path, remedy="check the file"

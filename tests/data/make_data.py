@@ -72,6 +72,12 @@ def residues(first: int, last: int, *, ligands: Iterable[str] = (), numbers: Ite
     return chosen
 
 
+def read_text(path: Path) -> str:
+    """Return what a file says, packed or not."""
+    content = path.read_bytes()
+    return (gzip.decompress(content) if path.suffix == ".gz" else content).decode()
+
+
 def pdb_atom(line: str) -> Atom:
     """Read an ATOM or HETATM line of a PDB file."""
     return Atom(
@@ -93,7 +99,7 @@ def positions_of(source: Path, chosen: Choice) -> np.ndarray:
 def cut_pdb(source: Path, target: Path, chosen: Choice) -> None:
     """Write the chosen atoms of a PDB file with all that stands before its atoms."""
     lines = []
-    for line in source.read_text().splitlines():
+    for line in read_text(source).splitlines():
         record = line[:6].strip()
         if record in ("ATOM", "HETATM"):
             if not chosen(pdb_atom(line)):
@@ -239,6 +245,16 @@ def main(source: Path, target: Path) -> None:
         cut_map(*paths(f"xraymap_3pqr_R32/{name}"), part)
     little, big = (target / "xraymap_3pqr_R32" / name for name in ("3pqr.ccp4.gz", "3pqr-bigendian.ccp4"))
     big.write_bytes(big_endian(gzip.decompress(little.read_bytes())))
+
+    zoo = target / "zoo"
+    zoo.mkdir(exist_ok=True)
+    cut_pdb(source / "zoo/5vav_cyclic.pdb.gz", zoo / "5vav_cyclic.pdb", residues(1, 14))
+    cut_pdb(
+        source / "zoo/1grm_gramicidin_Damino.pdb.gz",
+        zoo / "1grm_gramicidin.pdb",
+        lambda atom: atom.chain == "A",
+    )
+    cut_cif(source / "zoo/1ema.cif.gz", zoo / "1ema_chromophore.cif", residues(63, 69))
 
     model("xray_1g8a_P21/1G8A_refined.pdb", residues(108, 300))
     cut_mtz(*paths("xray_1g8a_P21/composite_omit_map.mtz"), 1.8)

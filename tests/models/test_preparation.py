@@ -296,6 +296,28 @@ def test_nucleic_acid_that_begins_with_a_phosphate(tmp_path: Path) -> None:
     assert np.isfinite(energy) and energy < 1e4
 
 
+def test_nucleotides_with_a_whole_phosphate_are_described(tmp_path: Path) -> None:
+    """Each alone, with the third free oxygen at its phosphorus: no force field has such a residue."""
+    lines = [x for x in nucleotides(tmp_path / "dna.pdb").read_text().splitlines() if x.startswith("ATOM")]
+    places = {(int(x[22:26]), x[12:16].strip()): [float(x[k : k + 8]) for k in (30, 38, 46)] for x in lines}
+    for number in (1, 3):
+        arms = [np.subtract(places[number, name], places[number, "P"]) for name in ("OP1", "OP2", "O5'")]
+        oxygen = places[number, "P"] - 1.48 * np.sum(arms, axis=0) / np.linalg.norm(np.sum(arms, axis=0))
+        name = "DA" if number == 1 else "DG"
+        lines.append(hetatm(900 + number, "OP3", name, number, oxygen, "O").replace("HETATM", "ATOM  "))
+    alone = [x for x in lines if int(x[22:26]) != 2]
+    prepared = prepare(read_model(written(tmp_path / "alone.pdb", alone)))
+    assert prepared.report.rigid_residues == []
+    assert len(prepared.report.adapted_residues) == 2
+    system = prepared.system()
+    force = next(f for f in system.getForces() if isinstance(f, openmm.NonbondedForce))
+    charges = [force.getParticleParameters(k)[0]._value for k in range(force.getNumParticles())]
+    # Amber's nucleotides of the 3' end have -0.69, and the oxygen one more.
+    assert sum(charges) == pytest.approx(2 * -1.6921, abs=1e-3)
+    _, energy = minimised(prepared, 200)
+    assert np.isfinite(energy) and energy < 1e4
+
+
 def test_preparing_twice_gives_the_same_bits(small_data: Path) -> None:
     model = read_model(small_data / FRAGMENT)
     first, second = prepare(model), prepare(model)

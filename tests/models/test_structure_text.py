@@ -6,6 +6,7 @@ import pytest
 
 from openmm_density.errors import InputError
 from openmm_density.models import read_model
+from openmm_density.models.structure_files import write_pdb
 from openmm_density.models.trajectory_files import load_trajectory
 
 from ..fragments import write_fragment
@@ -162,3 +163,25 @@ def test_numbers_of_further_models_count_where_these_are_read(pdb):
     assert len(read_model(pdb).records) == len(atoms)
     with pytest.raises(InputError, match=f"{ATOM}, has a coordinate that is not a number"):
         load_trajectory(pdb)
+
+
+def test_an_old_file_has_line_numbers_where_charges_are_now(pdb, tmp_path):
+    """As of before 1996: the entry and the number of the line in columns 73-80."""
+    lines = [line for line in pdb.read_text().splitlines() if line.startswith("ATOM")]
+    old = [f"{line[:72]}1GDR{100 + k:4d}" for k, line in enumerate(lines)]
+    (tmp_path / "old.pdb").write_text(
+        "\n".join([*old, f"TER      99      {old[-1][17:27]:<55}1GDR 190", "END", ""])
+    )
+    model, expected = read_model(tmp_path / "old.pdb"), read_model(pdb)
+    np.testing.assert_array_equal(model.positions, expected.positions)
+    assert [(r.element, r.charge, r.segment) for r in model.records] == [
+        (r.element, 0, "") for r in expected.records
+    ]
+    write_pdb(tmp_path / "new.pdb", model, model.positions + 1.0)
+    written = [x for x in (tmp_path / "new.pdb").read_text().splitlines() if x.startswith("ATOM")]
+    assert [line[66:].split() for line in written] == [[r.element] for r in expected.records]
+    # A charge is one.
+    charged = [*lines[:-1], f"{lines[-1][:72]}1GDR{lines[-1][76:78]}1-"]
+    (tmp_path / "charged.pdb").write_text("\n".join([*charged, "END", ""]))
+    last = read_model(tmp_path / "charged.pdb").records[-1]
+    assert (last.charge, last.segment) == (-1, "1GDR")

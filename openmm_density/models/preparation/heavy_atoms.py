@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,9 @@ from pdbfixer import PDBFixer
 
 from ...chemistry.elements import is_hydrogen
 from ...chemistry.residues import residue_label
+from ...wording import listing
 from .prepared import PreparationReport
-from .work_residues import Link, WorkAtom, WorkResidue, positions_of, topology_of
+from .work_residues import Link, WorkAtom, WorkResidue, bound_atoms, opposite, positions_of, topology_of
 
 # At Cβ, the neighbours but hydrogen; the last is moved first.
 _BETA_CENTRES = {"ILE": ("CA", "CG1", "CG2"), "THR": ("CA", "OG1", "CG2")}
@@ -28,6 +29,9 @@ _HALF_TETRAHEDRAL = np.arccos(-1 / 3) / 2
 
 
 _SMALLEST = 1e-3
+# Å, of a carboxylate; and by how much an oxygen may be off before it is taken for misplaced, as pdbfixer places them.
+_C_OXT = 1.25
+_LONGEST_C_OXT = 1.8
 
 
 def add_missing_heavy_atoms(
@@ -48,27 +52,84 @@ def add_missing_heavy_atoms(
     if _add_beta_carbons(residues, fixer, report):
         fixer.topology, fixer.positions = topology_of(residues, links)[0], positions_of(residues)
         fixer.findMissingAtoms()
+    bound = bound_atoms(residues, links)
     for residue, atoms in list(fixer.missingAtoms.items()):
-        if not any(atom.name == name for name in ("CA", "C3'", "C") for atom in residue.atoms()):
+        atoms[:] = _not_replaced(residue, atoms, fixer.templates[residue.name], bound)
+        if not atoms or not any(atom.name == name for name in ("CA", "C3'", "C") for atom in residue.atoms()):
             del fixer.missingAtoms[residue]
             continue
         report.added_heavy_atoms.setdefault(residue_label(residue), []).extend(atom.name for atom in atoms)
-    for residue, names in fixer.missingTerminals.items():
-        if {"CA", "C", "O"} <= {atom.name for atom in residue.atoms()} | {
-            atom.name for atom in fixer.missingAtoms.get(residue, [])
-        }:
-            report.added_heavy_atoms.setdefault(residue_label(residue), []).extend(names)
-    if not fixer.missingAtoms and not fixer.missingTerminals:
-        return
-    fixer.addMissingAtoms(seed=1)
-    placed = fixer.positions.value_in_unit(unit.angstrom)
-    for work, residue in zip(residues, fixer.topology.residues(), strict=True):
-        known = {atom.name for atom in work.atoms}
-        for atom in residue.atoms():
-            if atom.name not in known:
-                work.atoms.append(WorkAtom(atom.name, atom.element, np.array(placed[atom.index])))
-        if work.name in _BETA_CENTRES:
-            _correct_built_chirality(work, fixer.templates[work.name])
+    # Its terminal oxygens lie at the wrong side of the carbon, 3.2 Å away.
+    open_ends = [residue.index for residue in fixer.missingTerminals if (residue.index, "C") not in bound]
+    fixer.missingTerminals = {}
+    if fixer.missingAtoms:
+        fixer.addMissingAtoms(seed=1)
+        placed = fixer.positions.value_in_unit(unit.angstrom)
+        for work, residue in zip(residues, fixer.topology.residues(), strict=True):
+            known = {atom.name for atom in work.atoms}
+            for atom in residue.atoms():
+                if atom.name not in known:
+                    work.atoms.append(WorkAtom(atom.name, atom.element, np.array(placed[atom.index])))
+            if work.name in _BETA_CENTRES:
+                _correct_built_chirality(work, fixer.templates[work.name])
+    _add_terminal_oxygens([residues[k] for k in open_ends], report)
+    _mend_terminal_oxygens(residues, report)
+
+
+def _not_replaced(
+    residue: app.topology.Residue, atoms: list[Any], template: Any, bound: Set[tuple[int, str]]
+) -> list[Any]:
+    """Return missing atoms without those whose place at a carbon a bond to another residue took, as ND2 in an isopeptide."""
+    neighbours: dict[str, list[Any]] = {}
+    for pair in template.topology.bonds():
+        for one, other in (pair, pair[::-1]):
+            if not is_hydrogen(other):
+                neighbours.setdefault(one.name, []).append(other)
+
+    def is_replaced(name: str) -> bool:
+        near = neighbours.get(name, [])
+        return (
+            len(near) == 1
+            and near[0].element is app.element.carbon
+            and (residue.index, near[0].name) in bound
+        )
+
+    return [atom for atom in atoms if not is_replaced(atom.name)]
+
+
+def _add_terminal_oxygens(ends: Sequence[WorkResidue], report: PreparationReport) -> None:
+    """Build OXT in the plane of the carboxylate, at equal angles to Cα and O."""
+    for work in ends:
+        if None not in (work.find("CA"), work.find("C"), work.find("O")):
+            work.atoms.append(WorkAtom("OXT", app.element.oxygen, _beside(work, "O")))
+            report.added_heavy_atoms.setdefault(work.label, []).append("OXT")
+
+
+def _mend_terminal_oxygens(residues: Sequence[WorkResidue], report: PreparationReport) -> None:
+    """Build the second oxygen of a carboxylate anew where it is on the side of the first or far from its carbon, and say so."""
+    mended = []
+    for work in residues:
+        atoms = [work.find(name) for name in ("CA", "C", "O", "OXT")]
+        if None in atoms:
+            continue
+        carbon, first, second = (atom.position for atom in atoms[1:])
+        if np.linalg.norm(second - carbon) < _LONGEST_C_OXT and (first - carbon) @ (second - carbon) < 0:
+            continue
+        if atoms[2].source < 0:
+            atoms[2].position = _beside(work, "OXT")
+        else:
+            atoms[3].position = _beside(work, "O")
+            mended.append(work.label)
+    if mended:
+        report.sentences.append(
+            f"OXT lay far from its carbon or on the side of the other oxygen, and was built anew: {listing(mended)}."
+        )
+
+
+def _beside(work: WorkResidue, oxygen: str) -> np.ndarray:
+    """Return the place at a residue's C that Cα and one oxygen leave."""
+    carbon = work.find("C").position
+    return opposite(carbon, [work.find("CA").position, work.find(oxygen).position], _C_OXT)
 
 
 def _correct_built_chirality(work: WorkResidue, template: Any) -> None:

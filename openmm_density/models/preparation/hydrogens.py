@@ -14,7 +14,10 @@ from ...chemistry.elements import is_hydrogen, is_metal
 from ...chemistry.residue_names import standard_residue_names
 from ..structures import Model
 from .prepared import PreparationReport
-from .work_residues import Link, WorkAtom, WorkResidue, positions_of, topology_of
+from .work_residues import Link, WorkAtom, WorkResidue, opposite, positions_of, topology_of
+
+# Å.
+_N_H = 1.01
 
 
 def find_variants(
@@ -103,7 +106,7 @@ def add_hydrogens(
 
 
 def remove_replaced_hydrogens(residues: list[WorkResidue], links: list[Link]) -> None:
-    """Remove the hydrogen that a bond to another residue replaces."""
+    """Remove the hydrogens that a bond to another residue replaces: of a backbone's N all but an amide's, of other atoms one."""
     standard = standard_residue_names()
     for first, second in links:
         if first[0] == second[0]:
@@ -114,6 +117,9 @@ def remove_replaced_hydrogens(residues: list[WorkResidue], links: list[Link]) ->
             parent, partner = residues[own].find(name), residues[other].find(other_name)
             if is_metal(partner) or is_metal(parent):
                 continue
+            if name == "N" and residues[own].find("CA") is not None:
+                _make_amide(residues[own], partner)
+                continue
             hydrogens = [
                 atom
                 for atom in residues[own].atoms
@@ -122,6 +128,16 @@ def remove_replaced_hydrogens(residues: list[WorkResidue], links: list[Link]) ->
             if hydrogens:
                 nearest = min(hydrogens, key=lambda atom: np.linalg.norm(atom.position - partner.position))
                 residues[own].atoms.remove(nearest)
+
+
+def _make_amide(residue: WorkResidue, partner: WorkAtom) -> None:
+    """Leave an amino acid whose N is bound to another residue one hydrogen there, in the plane of the amide; proline none."""
+    extra = {"H2", "H3", "H"} if residue.name == "PRO" else {"H2", "H3"}
+    residue.atoms = [atom for atom in residue.atoms if atom.name not in extra]
+    hydrogen = residue.find("H")
+    if hydrogen is not None:
+        nitrogen, alpha = residue.find("N").position, residue.find("CA").position
+        hydrogen.position = opposite(nitrogen, [alpha, partner.position], _N_H)
 
 
 def keep_input_hydrogens(

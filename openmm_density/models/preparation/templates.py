@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from types import MappingProxyType
 from typing import Any
 from xml.etree import ElementTree
@@ -51,7 +51,7 @@ def add_templates(
     templates, unknown_atoms = _single_atoms(forcefield._templates, topology, bonded)
     templates |= chosen
     unmatched = _unmatched(forcefield, topology, templates, set(unknown_atoms))
-    _check_polymers(topology, set(unmatched))
+    _check_polymers(topology, set(unmatched), forcefield._templates.keys())
     unknown = sorted([*unmatched, *unknown_atoms], key=lambda residue: residue.index)
     if not unknown:
         return templates, []
@@ -64,7 +64,7 @@ def add_templates(
     for residue in unknown:
         name = f"{residue.name}-{residue.index}-openmm-density"
         templates[residue.index] = name
-        parameters = _adapted_parameters(forcefield._templates, residue)
+        parameters = _adapted_parameters(forcefield._templates, residue, bonded)
         if parameters is None:
             rigid.append(np.array([atom.index for atom in residue.atoms()]))
             report.rigid_residues.append(f"{residue_label(residue)} ({len(residue)} atoms)")
@@ -112,11 +112,15 @@ def _single_atoms(
     return templates, unknown
 
 
-def _check_polymers(topology: app.Topology, unmatched: set[app.topology.Residue]) -> None:
-    """Refuse a force field that knows no amino acid, or no nucleotide, of a model that has some."""
+def _check_polymers(topology: app.Topology, unmatched: set[app.topology.Residue], known: Set[str]) -> None:
+    """Refuse a force field that knows no amino acid, or no nucleotide, of a model that has some, not even by name."""
     for kind, belongs in (("amino acids", _is_amino_acid), ("nucleotides", _is_nucleotide)):
         members = [residue for residue in topology.residues() if belongs(residue)]
-        if len(members) > 1 and set(members) <= unmatched:
+        if (
+            len(members) > 1
+            and set(members) <= unmatched
+            and not {residue.name for residue in members} & known
+        ):
             raise InputError(
                 f"describes none of the {len(members)} {kind} ({residue_label(members[0])} …)",
                 argument="forcefield",
@@ -197,9 +201,19 @@ def _unmatched(
 
 
 def _adapted_parameters(
-    known: dict[str, Any], residue: app.topology.Residue
+    known: dict[str, Any],
+    residue: app.topology.Residue,
+    bonded: Mapping[int, Sequence[app.topology.Atom]],
 ) -> list[tuple[str, float]] | None:
-    """Return types and charges of the residue's own template where only hydrogens or neighbours differ, else None."""
+    """Return types and charges of the residue's own template where only hydrogens or neighbours differ, else None.
+
+    A neighbour is also what took the place of an atom at the end of a side chain, as in an isopeptide of aspartate.
+    """
+    bound = {
+        atom.name
+        for atom in residue.atoms()
+        if any(other.residue is not residue for other in bonded[atom.index])
+    }
     protein, variant = residue.name, {"HIS": ("HID", "HIE", "HIP"), "CYS": ("CYX", "CYM"), "LYS": ("LYN",)}
     stems = [protein, *variant.get(protein, ()), *{"ASP": ("ASH",), "GLU": ("GLH",)}.get(protein, ())]
     names = {atom.name for atom in residue.atoms()}
@@ -213,17 +227,40 @@ def _adapted_parameters(
         template = known.get(candidate)
         if template is None:
             continue
-        by_name = {atom.name: atom for atom in template.atoms}
-        if not names <= set(by_name):
+        called = [_name_of(template, atom) for atom in template.atoms]
+        by_name = dict(zip(called, template.atoms))
+        if not (names - {"OP3"} if "OP1" in by_name else names) <= set(by_name):
             continue
-        missing = [atom for atom in template.atoms if atom.name not in names]
-        if not all(is_hydrogen(atom) for atom in missing):
+        missing = [atom for name, atom in by_name.items() if name not in names]
+        heavy = [atom for atom in missing if not is_hydrogen(atom)]
+        if not all(_is_replaced(template, atom, bound) for atom in heavy):
             continue
-        charges = {atom.name: float(atom.parameters.get("charge", 0.0)) for atom in template.atoms}
-        for atom in missing:
+        charges = {name: float(atom.parameters.get("charge", 0.0)) for name, atom in by_name.items()}
+        for atom in sorted(missing, key=lambda atom: not is_hydrogen(atom)):
             for neighbour in atom.bondedTo:
-                charges[template.atoms[neighbour].name] += charges[atom.name]
+                if not is_hydrogen(template.atoms[neighbour]):
+                    charges[called[neighbour]] += charges[_name_of(template, atom)]
+        if "OP3" in names - set(by_name):
+            _add_phosphate_oxygen(by_name, charges)
         parameters = [(by_name[atom.name].type, charges[atom.name]) for atom in residue.atoms()]
         if best is None or len(missing) < best[0]:
             best = (len(missing), parameters)
     return None if best is None else best[1]
+
+
+def _name_of(template: Any, atom: Any) -> str:
+    """Return what Modeller calls an atom of a template: the first hydrogen of an N-terminus is H, which Amber calls H1."""
+    is_first = atom.name == "H1" and [template.atoms[k].name for k in atom.bondedTo] == ["N"]
+    return "H" if is_first else atom.name
+
+
+def _add_phosphate_oxygen(atoms: dict[str, Any], charges: dict[str, float]) -> None:
+    """Add the third free oxygen of a phosphate at the 5' end, like the others, with a charge of -1 in all."""
+    atoms["OP3"], charges["OP3"] = atoms["OP1"], charges["OP1"]
+    charges["P"] -= 1 + charges["OP1"]
+
+
+def _is_replaced(template: Any, atom: Any, bound: Set[str]) -> bool:
+    """Return whether a template's heavy atom has one heavy neighbour, and that is bound to another residue."""
+    near = [template.atoms[k] for k in atom.bondedTo if not is_hydrogen(template.atoms[k])]
+    return len(near) == 1 and near[0].name in bound

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import gemmi
 import numpy as np
@@ -98,13 +100,14 @@ def work_residues_of(
             if not inside and _is_standard_bond(residues, first, second):
                 continue
             links.append((first, second))
-    for chain in model.topology.chains():
-        chain_residues = list(chain.residues())
-        following = next((other for other in model.topology.chains() if other.index == chain.index + 1), None)
-        if following is None or following.id != chain.id:
+    joined = {frozenset((a[0], b[0])) for a, b in links}
+    chains = list(model.topology.chains())
+    for chain, following in pairwise(chains):
+        if following.id != chain.id:
             continue
-        last, first = chain_residues[-1], next(following.residues())
-        if is_standard_polymer(last.name) and is_standard_polymer(first.name):
+        last, first = list(chain.residues())[-1], next(following.residues())
+        are_polymers = is_standard_polymer(last.name) and is_standard_polymer(first.name)
+        if are_polymers and frozenset((last.index, first.index)) not in joined:
             report.chain_breaks.append(f"{residue_label(last)} | {residue_label(first)}")
     return residues, links
 
@@ -191,6 +194,26 @@ def topology_of(residues: list[WorkResidue], links: list[Link]) -> tuple[app.Top
         else:
             topology.addBond(a, b)
     return topology, coordination
+
+
+def bound_atoms(residues: list[WorkResidue], links: list[Link]) -> set[tuple[int, str]]:
+    """Return the atoms that are bonded to an atom of another residue, but for metals, beside the bonds within a chain."""
+    return {
+        end
+        for link in links
+        if link[0][0] != link[1][0] and not any(is_metal(residues[k].find(name)) for k, name in link)
+        for end in link
+    }
+
+
+def opposite(place: np.ndarray, neighbours: Sequence[np.ndarray], length: float) -> np.ndarray:
+    """Return a place at a distance from another, at equal angles to its two neighbours and in their plane."""
+    arms = np.array(neighbours) - place
+    arms /= np.maximum(np.linalg.norm(arms, axis=1, keepdims=True), 1e-6)
+    direction = -arms.sum(axis=0)
+    if np.linalg.norm(direction) < 1e-3:  # in one line with them
+        direction = np.cross(arms[0], np.eye(3)[np.argmin(np.abs(arms[0]))])
+    return place + length * direction / np.linalg.norm(direction)
 
 
 def positions_of(residues: list[WorkResidue]) -> unit.Quantity:
