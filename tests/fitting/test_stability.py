@@ -21,6 +21,7 @@ from openmm_density.fitting.stage_context import StageContext
 from openmm_density.native_force import force as force_module
 
 from ..fragments import RESOLUTION, fragment, map_of
+from .changed_steps import blow_up_in
 
 NAMES = ("N", "CA", "C", "O", "CB")
 
@@ -160,24 +161,6 @@ def parts(tmp_path_factory):
 def fit_of(parts, protocol, **options):
     options = {"threads": 1, "report_interval": 40, "save_interval": 40, "platform": "CPU", **options}
     return FlexibleFit(*parts, RESOLUTION, protocol, **options)
-
-
-def blow_up_in(monkeypatch, times, atoms=(5, 6)):
-    """Make the first blocks of steps leave atoms at NaN, which CUDA does not notice; return their step sizes."""
-    steps = Dynamics.step
-    sizes = []
-
-    def blown(self, context, length, stop=None):
-        done = steps(self, context, length, stop)
-        sizes.append(context.getIntegrator().getStepSize().value_in_unit(unit.femtosecond))
-        if len(sizes) <= times:
-            positions = np.array(positions_of(context))
-            positions[list(atoms)] = np.nan
-            context.setPositions(positions)
-        return done
-
-    monkeypatch.setattr(Dynamics, "step", blown)
-    return sizes
 
 
 SHORT = dict(minimize_first=40, minimize_last=5)

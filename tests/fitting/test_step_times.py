@@ -20,6 +20,6 @@ def test_every_force_of_a_fit_is_timed_by_its_name(fitted: tuple[FlexibleFit, Fi
     assert (
         {"nonbonded", "torsions", "density", "Ramachandran", REST} <= found.keys() <= {*FORCES.values(), REST}
     )
-    assert all(0 <= spent < 100 for spent in found.values())
+    assert min(found.values()) >= 0
     told = [spent for kind, spent in found.items() if kind != REST]
     assert told == sorted(told, reverse=True) and list(found)[-1] == REST

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import mdtraj
@@ -11,7 +12,7 @@ from openmm import app, unit
 from openmm_density.chemistry.stereocentres import IDEAL_IMPROPER, chiral_centres
 from openmm_density.chemistry.torsions import peptide_torsions, torsion_angles
 from openmm_density.errors import InputError
-from openmm_density.models import Model, prepare, read_model
+from openmm_density.models import Model, read_model
 from openmm_density.restraints import (
     ChiralityRestraint,
     HydrogenBondRestraint,
@@ -300,46 +301,52 @@ def test_errors(kinase: Model) -> None:
         PeptideRestraint(kinase.topology, kinase.positions).violations(kinase.positions[1:])
 
 
-def test_heat_turns_peptides_and_centres_unless_they_are_held(tmp_path: Path) -> None:
+def springs(model: Model, loose: np.ndarray) -> openmm.HarmonicBondForce:
+    """Return springs that keep the lengths of bonds, and angles but for those at whose ends loose atoms are."""
+    bonds = {(a.index, b.index) for a, b in model.topology.bonds()}
+    ends = [
+        tuple(sorted({*one, *other} - shared))
+        for one, other in itertools.combinations(bonds, 2)
+        if len(shared := {*one} & {*other}) == 1
+    ]
+    force = openmm.HarmonicBondForce()
+    for a, b in sorted({*bonds, *(pair for pair in ends if not np.isin(pair, loose).any())}):
+        force.addBond(a, b, np.linalg.norm(model.positions[a] - model.positions[b]) / 10, 1e5)
+    return force
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_what_is_half_way_over_comes_back_only_where_it_is_held(tmp_path: Path, held: bool) -> None:
+    """Peptides at 90° and flat centres, which something pulls on to the other side."""
     # Residues 84 to 91 of adenylate kinase, with the cis peptide before Pro 87.
     model = part_of(ADK_OPEN, 84, 91, tmp_path / "part.pdb")
-    prepared = prepare(model)
-    torsions, centres = peptide_torsions(prepared.topology), chiral_centres(prepared.topology)
-    start = torsion_angles(prepared.positions, torsions)
-    assert (np.abs(start) < 0.5).sum() == 1
-    # It favours what the start is not, more than the force field favours the start.
+    # Cα of Asp 84, Cβ of Thr 89 and of Ile 90.
+    torsions, centres = peptide_torsions(model.topology)[1:4], chiral_centres(model.topology)[[0, 5, 7]]
+    start = [torsion_angles(model.positions, each) for each in (torsions, centres)]
+    assert (np.abs(start[0]) < 0.5).sum() == 1
     pull = openmm.CustomTorsionForce("strength*cos(theta - start)")
     pull.addPerTorsionParameter("strength")
     pull.addPerTorsionParameter("start")
-    for atoms, angle in zip(torsions[1:4].tolist(), start[1:4].tolist()):
-        pull.addTorsion(*atoms, [200.0, angle])
-    for atoms, angle in zip(centres[2:5].tolist(), torsion_angles(prepared.positions, centres)[2:5].tolist()):
-        pull.addTorsion(*atoms, [500.0, angle])
-    flips, inverted = {}, {}
-    for held in (False, True):
-        system = prepared.system(constraints=None)
-        system.addForce(openmm.CustomTorsionForce(pull))
-        restraints = [
-            kind(prepared.topology, prepared.positions) for kind in (PeptideRestraint, ChiralityRestraint)
-        ]
-        for restraint in restraints if held else ():
-            system.addForce(restraint.create_force())
-        integrator = openmm.LangevinMiddleIntegrator(900, 5, 0.001)
-        integrator.setRandomNumberSeed(2)
-        context = openmm.Context(
-            system, integrator, openmm.Platform.getPlatformByName("CPU"), {"Threads": "1"}
-        )
-        context.setPositions(prepared.positions / 10)
-        openmm.LocalEnergyMinimizer.minimize(context, 10, 100)
-        context.setVelocitiesToTemperature(900, 2)
-        integrator.step(1500)
-        end = context.getState(positions=True).getPositions(asNumpy=True).value_in_unit(unit.angstrom)
-        flips[held] = apart(start, torsion_angles(end, torsions)) > np.pi / 2
-        inverted[held] = torsion_angles(end, centres) < 0
-        named = find_violations(restraints, end)
-        assert len(named["cis"]) >= flips[held].sum() and len(named["chirality"]) >= inverted[held].sum()
-    assert flips[False].any() and not flips[True].any()
-    assert inverted[False].any() and not inverted[True].any()
+    half = model.positions
+    for atoms, angle in zip(torsions, start[0].tolist()):
+        pull.addTorsion(*atoms.tolist(), [200.0, angle])
+        half = turned_peptide(half, atoms, np.pi / 2)
+    for atoms, angle in zip(centres, start[1].tolist()):
+        pull.addTorsion(*atoms.tolist(), [500.0, angle])
+        half = flattened(half, atoms)
+    restraints = [kind(model.topology, model.positions) for kind in (PeptideRestraint, ChiralityRestraint)]
+    context = context_with(springs(model, centres[:, 0]), len(half))
+    for force in (pull, *(restraint.create_force() for restraint in restraints if held)):
+        context.getSystem().addForce(force)
+    context.reinitialize()
+    context.setPositions(half / 10)
+    openmm.LocalEnergyMinimizer.minimize(context, 1.0)
+    end = context.getState(positions=True).getPositions(asNumpy=True).value_in_unit(unit.angstrom)
+    flips = apart(start[0], torsion_angles(end, torsions)) > np.pi / 2
+    inverted = torsion_angles(end, centres) < 0
+    assert not (flips.any() or inverted.any()) if held else flips.all() and inverted.all()
+    named = find_violations(restraints, end)
+    assert len(named["cis"]) >= flips.sum() and len(named["chirality"]) >= inverted.sum()
 
 
 def test_a_helix_that_is_pulled_apart_is_named() -> None:
