@@ -1,31 +1,42 @@
-"""Choose a conformer for each residue of a file."""
+"""Choose a conformer for each residue of a file, one that is the same wherever residues with alternates meet."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import gemmi
 import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+from scipy.spatial import cKDTree
+
+JOINED, APART = 2.0, 2.2
+"""Å up to which atoms under one label join residues, and from which those under different labels could be there together."""
+WATERS = ("HOH", "WAT", "DOD", "H2O")
 
 
 @dataclass(frozen=True)
 class AlternateAtom:
-    """An atom of a conformer that was not chosen, as its file names it, behind so many atoms of the chosen one, less one."""
+    """An atom of a conformer that was not chosen, of a residue of a chain of the file.
+
+    It is behind so many atoms of the residue that has it, less one, and, where it is of a residue that is there in turn with
+    another one, in the place of that host.
+    """
 
     atom: gemmi.Atom
-    residue_name: str
-    segment: str
-    hetero: bool
+    residue: gemmi.Residue
+    chain: str
     after: int
+    host: ReadResidue | None = None
 
 
 @dataclass
 class ReadResidue:
     """One residue while it is read: the file's names, the conformer chosen, and the atoms of the others.
 
-    Its segment is that of its first atoms; `segments` are those of all, and `parts` are numbers that ascend as they stand in the
-    file.
+    Each atom has its source, a residue of the file, which bears another name where an atom without a label is of several; and
+    its part, a number that ascends as they stand in the file.
     """
 
     name: str
@@ -38,11 +49,12 @@ class ReadResidue:
     hetero: bool
     after_gap: bool
     atoms: list[gemmi.Atom]
+    sources: list[gemmi.Residue]
     atom_names: list[str] = field(default_factory=list, init=False)
     elements: list[str] = field(default_factory=list, init=False)
     alternates: list[AlternateAtom] = field(default_factory=list, init=False)
-    segments: list[str] = field(default_factory=list, init=False)
     parts: list[int] = field(default_factory=list, init=False)
+    whole: ReadResidue | None = field(default=None, init=False)
 
     def position(self, name: str) -> np.ndarray | None:
         """Return the place of the atom of a name in Å, if there is one."""
@@ -52,88 +64,226 @@ class ReadResidue:
         return None
 
 
+@dataclass
+class _Place:
+    """What a chain has under one number, as one residue or as several that are there in turn, and the label chosen there."""
+
+    chain: str
+    first_of_chain: bool
+    residues: list[gemmi.Residue]
+    shares: dict[str, float] = field(default_factory=dict)
+    label: str = ""
+    stays: bool = False
+    host: int | None = None
+
+    def __post_init__(self) -> None:
+        occupancies: dict[str, list[float]] = defaultdict(list)
+        for residue in self.residues:
+            for atom in residue:
+                if atom.has_altloc():
+                    occupancies[atom.altloc].append(atom.occ)
+        self.shares = {label: float(np.mean(each)) for label, each in occupancies.items()}
+        self.label = max(self.shares, key=lambda label: self.shares[label], default="")
+
+    def takes(self, residue: gemmi.Residue) -> bool:
+        """Return whether a residue of another name is there in turn with those that are here."""
+        last, labels = self.residues[-1], {atom.altloc for atom in residue}
+        return (
+            residue.seqid == last.seqid
+            and residue.segment == last.segment
+            and all(residue.name != each.name for each in self.residues)
+            and bool(self.shares)
+            and "\0" not in labels
+            and not labels & self.shares.keys()
+        )
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all its atoms are there under one label alone."""
+        return len(self.shares) == 1 and all(atom.has_altloc() for each in self.residues for atom in each)
+
+    @property
+    def chosen(self) -> gemmi.Residue:
+        """The residue that has the chosen label."""
+        return next(
+            (each for each in self.residues if any(atom.altloc == self.label for atom in each)),
+            self.residues[0],
+        )
+
+
 def kept_residues(model: gemmi.Model) -> list[ReadResidue]:
-    """Choose conformers; return the residues in the file's order, each with the atoms of the conformers that were not chosen."""
+    """Choose conformers; return the residues in the file's order, each with the atoms of the conformers that were not chosen.
+
+    A conformer is what has one label, under one number even where residues have several names; an atom without a label is of
+    each. Where labelled atoms of different residues are bonded or too near to be there together, one label is chosen for all:
+    the one with the highest occupancy, the first of the file where they are equal. A residue that cannot be there with those
+    is an alternate of the one in whose place it is.
+    """
+    places = _places(model)
+    _choose(places)
     kept: list[ReadResidue] = []
-    for chain in model:
-        first_of_chain = True
-        group: list[gemmi.Residue] = []
-        for residue in [*chain, None]:
-            same_place = (
-                residue is not None
-                and group
-                and residue.seqid == group[-1].seqid
-                and residue.segment == group[-1].segment
-                and residue.name != group[-1].name
-                and all(atom.has_altloc() for atom in [*group[-1], *residue])
-            )
-            if group and not same_place:
-                best = max(group, key=lambda candidate: np.mean([atom.occ for atom in candidate]))
-                atoms, alternates = _conformers(group, best)
-                # A name that comes again without an altloc is another residue with the same number, as
-                # in water boxes whose numbers ran out.
-                parts = _split_at_repeated_name(atoms)
-                for part in parts:
-                    kept.append(
-                        ReadResidue(
-                            name=best.name,
-                            standard_name=best.name,
-                            chain=chain.name.strip(),
-                            number=best.seqid.num if best.seqid.num is not None else 0,
-                            insertion_code=best.seqid.icode.strip(),
-                            segment=best.segment.strip(),
-                            subchain=best.subchain,
-                            hetero=best.het_flag == "H",
-                            after_gap=first_of_chain,
-                            atoms=part,
-                        )
-                    )
-                    kept[-1].segments = [kept[-1].segment] * len(part)
-                    kept[-1].parts = [len(kept)] * len(part)
-                    first_of_chain = False
-                # Conformers of several residues of one number are those of the first.
-                kept[-len(parts)].alternates = [
-                    replace(each, after=min(each.after, len(parts[0]) - 1)) for each in alternates
-                ]
-                group = []
-            if residue is not None and len(residue):
-                group.append(residue)
+    of_place: dict[int, ReadResidue] = {}
+    waiting: list[tuple[_Place, ReadResidue | None]] = []
+    for number, place in enumerate(places):
+        if place.host is not None:
+            waiting.append((place, kept[-1] if kept else None))
+            continue
+        residues = _read(place)
+        for count, residue in enumerate(residues, start=len(kept)):
+            residue.parts = [count] * len(residue.atoms)
+        of_place[number] = residues[0]
+        kept += residues
+    for place, before in waiting:
+        holder = before or kept[0]
+        after = -1 if before is None else len(before.atoms) - 1
+        holder.alternates += [
+            AlternateAtom(atom, residue, place.chain, after, of_place[_host(places, place.host)])
+            for residue in place.residues
+            for atom in residue
+        ]
     return kept
 
 
-def _conformers(
-    group: list[gemmi.Residue], best: gemmi.Residue
-) -> tuple[list[gemmi.Atom], list[AlternateAtom]]:
-    """Return the atoms of the chosen conformer of residues in one place, and those of the others."""
-    chosen: list[gemmi.Atom] = []
-    others: list[AlternateAtom] = []
-    for candidate in group:
-        keys = _chosen_keys(candidate) if candidate is best else None
-        for atom in candidate:
-            if keys is not None and (not atom.has_altloc() or (atom.name, atom.altloc) in keys):
-                chosen.append(atom)
+def _host(places: list[_Place], number: int) -> int:
+    """Return the place that stays, of one that may itself be there in turn with another."""
+    while (host := places[number].host) is not None:
+        number = host
+    return number
+
+
+def _places(model: gemmi.Model) -> list[_Place]:
+    places: list[_Place] = []
+    for chain in model:
+        first = True
+        for residue in chain:
+            if not len(residue):
+                continue
+            if not first and places[-1].takes(residue):
+                places[-1].residues.append(residue)
+                places[-1].__post_init__()
             else:
-                others.append(
-                    AlternateAtom(
-                        atom,
-                        candidate.name,
-                        candidate.segment.strip(),
-                        candidate.het_flag == "H",
-                        len(chosen) - 1,
-                    )
-                )
-    return chosen, others
+                places.append(_Place(chain.name.strip(), first, [residue]))
+            first = False
+    return places
 
 
-def _chosen_keys(residue: gemmi.Residue) -> set[tuple[str, str]]:
+def _choose(places: list[_Place]) -> None:
+    """Choose one label for places that meet, and find those that are there in turn with others."""
+    rows = [
+        (number, atom.altloc, atom.pos.tolist())
+        for number, place in enumerate(places)
+        if place.shares
+        for residue in place.residues
+        for atom in residue
+        if atom.has_altloc() and not atom.is_hydrogen()
+    ]
+    if not rows:
+        return
+    numbers, labels = np.array([row[0] for row in rows]), np.array([row[1] for row in rows])
+    positions = np.array([row[2] for row in rows])
+    first, second = cKDTree(positions).query_pairs(APART, output_type="ndarray").T
+    distances = np.linalg.norm(positions[first] - positions[second], axis=1)
+    same = labels[first] == labels[second]
+    meets = (numbers[first] != numbers[second]) & (~same | (distances < JOINED))
+    first, second, same, distances = (each[meets] for each in (first, second, same, distances))
+    ends = numbers[first], numbers[second]
+    graph = coo_array((np.ones(len(first)), ends), shape=(len(places), len(places)))
+    _, parts = connected_components(graph, directed=False)
+    members: dict[int, list[_Place]] = defaultdict(list)
+    for number in np.unique(np.concatenate(ends)).tolist():
+        members[parts[number]].append(places[number])
+    for part in members.values():
+        label = _best_label(part)
+        for place in part:
+            if label in place.shares:
+                place.label, place.stays = label, True
+    _give_way(places, [*zip(*(each.tolist() for each in (*ends, labels[first], labels[second], distances)))])
+
+
+def _best_label(part: list[_Place]) -> str:
+    """Return the label with most atoms in places that meet, each counted by its occupancy."""
+    weights: dict[str, float] = defaultdict(float)
+    for place in part:
+        for label, share in place.shares.items():
+            weights[label] += share * max(
+                sum(atom.altloc == label for atom in residue) for residue in place.residues
+            )
+    return max(weights, key=lambda label: round(weights[label], 6))
+
+
+def _give_way(places: list[_Place], meetings: list[tuple[int, int, str, str, float]]) -> None:
+    """Find the places that are there in turn with those that have the label chosen where they meet.
+
+    Waters are bonded to nothing: they are left in the model, where those under different labels do not see each other.
+    """
+    joined: dict[int, set[int]] = defaultdict(set)
+    rivals: dict[int, list[tuple[float, int]]] = defaultdict(list)
+    for a, b, label, other, distance in meetings:
+        if places[a].label != label or places[b].label != other:
+            continue
+        if label == other:
+            joined[a].add(b)
+            joined[b].add(a)
+        elif not {places[a].chosen.name, places[b].chosen.name} & set(WATERS):
+            rivals[a].append((distance, b))
+            rivals[b].append((distance, a))
+    yielding = [k for k in rivals if places[k].is_whole and not places[k].stays]
+    for number in sorted(yielding, key=lambda k: (_weight(places[k]), -k)):
+        standing = [(d, other) for d, other in rivals[number] if places[other].host is None]
+        if places[number].host is not None or not standing:
+            continue
+        # Residues that are bonded to it under its label are there only with it.
+        host, leaving = min(standing)[1], [number]
+        for each in leaving:
+            places[each].host = host
+            leaving += [k for k in joined[each] if k not in leaving and places[k].is_whole]
+
+
+def _weight(place: _Place) -> float:
+    return round(place.shares[place.label] * sum(len(residue) for residue in place.residues), 6)
+
+
+def _read(place: _Place) -> list[ReadResidue]:
+    """Return the residues of a place with the atoms of the conformers that were not chosen."""
+    best = place.chosen
+    keys = _chosen_keys(best, place.label)
+    chosen: list[tuple[gemmi.Atom, gemmi.Residue]] = []
+    others: list[AlternateAtom] = []
+    for residue in place.residues:
+        for atom in residue:
+            if not atom.has_altloc() or (residue is best and (atom.name, atom.altloc) in keys):
+                chosen.append((atom, residue))
+            else:
+                others.append(AlternateAtom(atom, residue, place.chain, len(chosen) - 1))
+    # A name that comes again without an altloc is another residue with the same number, as
+    # in water boxes whose numbers ran out.
+    parts = _split_at_repeated_name(chosen)
+    kept = [
+        ReadResidue(
+            name=best.name,
+            standard_name=best.name,
+            chain=place.chain,
+            number=best.seqid.num if best.seqid.num is not None else 0,
+            insertion_code=best.seqid.icode.strip(),
+            segment=best.segment.strip(),
+            subchain=best.subchain,
+            hetero=best.het_flag == "H",
+            after_gap=place.first_of_chain and number == 0,
+            atoms=[atom for atom, _ in part],
+            sources=[residue for _, residue in part],
+        )
+        for number, part in enumerate(parts)
+    ]
+    # Conformers of several residues of one number are those of the first.
+    last = len(parts[0]) - 1
+    kept[0].alternates = [
+        AlternateAtom(each.atom, each.residue, each.chain, min(each.after, last)) for each in others
+    ]
+    return kept
+
+
+def _chosen_keys(residue: gemmi.Residue, chosen: str) -> set[tuple[str, str]]:
     """Return the names and labels of the atoms to keep, of those that have a label."""
-    occupancies: dict[str, list[float]] = defaultdict(list)
-    for atom in residue:
-        if atom.has_altloc():
-            occupancies[atom.altloc].append(atom.occ)
-    if not occupancies:
-        return set()
-    chosen = max(occupancies, key=lambda altloc: np.mean(occupancies[altloc]))
     best: dict[str, gemmi.Atom] = {}
     for atom in residue:
         if not atom.has_altloc():
@@ -145,13 +295,15 @@ def _chosen_keys(residue: gemmi.Residue) -> set[tuple[str, str]]:
     return {(atom.name, atom.altloc) for atom in best.values()}
 
 
-def _split_at_repeated_name(atoms: list[gemmi.Atom]) -> list[list[gemmi.Atom]]:
-    parts: list[list[gemmi.Atom]] = [[]]
+def _split_at_repeated_name(
+    atoms: list[tuple[gemmi.Atom, gemmi.Residue]],
+) -> list[list[tuple[gemmi.Atom, gemmi.Residue]]]:
+    parts: list[list[tuple[gemmi.Atom, gemmi.Residue]]] = [[]]
     names: set[str] = set()
-    for atom in atoms:
+    for atom, residue in atoms:
         if atom.name in names:
             parts.append([])
             names = set()
         names.add(atom.name)
-        parts[-1].append(atom)
+        parts[-1].append((atom, residue))
     return parts

@@ -59,5 +59,6 @@ def _join(residue: ReadResidue, part: ReadResidue) -> None:
     before = len(residue.atoms)
     residue.alternates += [replace(each, after=each.after + before) for each in part.alternates]
     residue.atoms += part.atoms
-    residue.segments += part.segments
+    residue.sources += part.sources
     residue.parts += part.parts
+    part.whole = residue

@@ -29,6 +29,11 @@ class AtomRecord:
     charge: int
     serial: int
 
+    @property
+    def residue(self) -> tuple[str, int, str, str]:
+        """The chain, number, insertion code and name of its residue."""
+        return self.chain, self.residue_number, self.insertion_code, self.residue_name
+
     def describe(self) -> str:
         """Name the atom as in ``A HIS 87 NE2``."""
         residue = f"{self.chain} {self.residue_name} {self.residue_number}{self.insertion_code}"
@@ -82,10 +87,10 @@ class Alternates:
         return len(self.records)
 
     def conformers(self) -> list[np.ndarray]:
-        """Return the atoms of each conformer: those of one residue under one label."""
-        members: dict[tuple[int, str, str], list[int]] = defaultdict(list)
+        """Return the atoms of each conformer: those of one residue of the file under one label."""
+        members: dict[tuple[object, ...], list[int]] = defaultdict(list)
         for index, record in enumerate(self.records):
-            members[int(self.residues[index]), record.residue_name, record.altloc].append(index)
+            members[(int(self.residues[index]), *record.residue, record.altloc)].append(index)
         return [np.array(each) for each in members.values()]
 
     def moved(self, positions: np.ndarray) -> Alternates:

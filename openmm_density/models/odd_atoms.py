@@ -160,7 +160,8 @@ def _unrelated_conformers(model: Model) -> list[str]:
             names[atom.residue.index][record.altloc].add(record.name)
     fitted = {residue: set(labels) for residue, labels in names.items()}
     for residue, record in zip(model.alternates.residues, model.alternates.records):
-        names[int(residue)][record.altloc].add(record.name)
+        if record.altloc in fitted.get(int(residue), ()):
+            names[int(residue)][record.altloc].add(record.name)
     first_atoms = {atom.residue.index: record for atom, record in zip(model.topology.atoms(), model.records)}
     notes = []
     for residue, labels in fitted.items():

@@ -34,12 +34,12 @@ OTHER_BACKBONE_BOND = 2.0
 def read_model(path: str | os.PathLike[str]) -> Model:
     """Read a PDB or mmCIF file.
 
-    Of several models the first is read. Of alternate locations one is chosen for each residue: the one with the
-    highest mean occupancy, the first in the file where they are equal; an atom that this conformer lacks
-    comes from the location with its own highest occupancy. Of several residues at one place in the chain the
-    one with the highest occupancy is chosen. The others are the model's `alternates`. Waters, ions and ligands
-    stay. Elements come from the element column; in standard residues, and where the column is empty, from the
-    atom's name.
+    Of several models the first is read. Of alternate locations one is chosen for each residue number, whatever names the
+    residue has under it: the one with the highest mean occupancy, the first in the file where they are equal, and the same for
+    residues whose alternates meet; an atom that this conformer lacks comes from the location with its own highest occupancy.
+    The others are the model's `alternates`, among them residues under other numbers that are there in turn with one that was
+    chosen. Waters, ions and ligands stay. Elements come from the element column; in standard residues, and where the column is
+    empty, from the atom's name.
 
     Parameters
     ----------
@@ -78,9 +78,9 @@ def _model_of(path: Path, structure: gemmi.Structure) -> Model:
     atoms = [atom for residue in residues for atom in residue.atoms]
     positions = np.array([atom.pos.tolist() for atom in atoms], dtype=np.float64)
     records = tuple(
-        _record(residue, atom, element, residue.name, segment, residue.hetero)
+        _record(residue.chain, source, atom, element)
         for residue in residues
-        for atom, element, segment in zip(residue.atoms, residue.elements, residue.segments)
+        for atom, source, element in zip(residue.atoms, residue.sources, residue.elements)
     )
     parts = np.array([part for residue in residues for part in residue.parts])
     cell = structure.cell
@@ -104,19 +104,17 @@ def _model_of(path: Path, structure: gemmi.Structure) -> Model:
     return model
 
 
-def _record(
-    residue: ReadResidue, atom: gemmi.Atom, element: str, residue_name: str, segment: str, hetero: bool
-) -> AtomRecord:
+def _record(chain: str, residue: gemmi.Residue, atom: gemmi.Atom, element: str) -> AtomRecord:
     return AtomRecord(
         name=atom.name,
         altloc="" if atom.altloc == "\0" else atom.altloc,
         element=element,
-        residue_name=residue_name,
-        chain=residue.chain,
-        residue_number=residue.number,
-        insertion_code=residue.insertion_code,
-        segment=segment,
-        hetero=hetero,
+        residue_name=residue.name,
+        chain=chain,
+        residue_number=residue.seqid.num or 0,
+        insertion_code=residue.seqid.icode.strip(),
+        segment=residue.segment.strip(),
+        hetero=residue.het_flag == "H",
         charge=atom.charge,
         serial=atom.serial,
     )
@@ -126,13 +124,18 @@ def _alternates(residues: list[ReadResidue]) -> Alternates:
     """Return the atoms of conformers that were not chosen, of residues whose atoms have their names and elements."""
     records, numbers, after = [], [], []
     atoms: list[gemmi.Atom] = []
+    elements = [
+        {atom.name: element for atom, element in zip(residue.atoms, residue.elements)} for residue in residues
+    ]
+    places = {id(residue): index for index, residue in enumerate(residues)}
     before = 0
-    for index, residue in enumerate(residues):
-        elements = {atom.name: element for atom, element in zip(residue.atoms, residue.elements)}
+    for residue in residues:
         for each in residue.alternates:
-            element = elements.get(each.atom.name, each.atom.element.name)
-            records.append(_record(residue, each.atom, element, each.residue_name, each.segment, each.hetero))
-            numbers.append(index)
+            owner = each.host or residue
+            host = places[id(owner.whole or owner)]
+            element = elements[host].get(each.atom.name, each.atom.element.name)
+            records.append(_record(each.chain, each.residue, each.atom, element))
+            numbers.append(host)
             after.append(before + each.after)
             atoms.append(each.atom)
         before += len(residue.atoms)

@@ -150,9 +150,12 @@ def _chains_of(topology: app.Topology, atoms: Sequence[WrittenAtom], merged: boo
         if pair[0].residue is not pair[1].residue and is_backbone_bond(*pair)
         for atom in pair
     }
-    members: dict[int, dict[str, list[tuple[int, WrittenAtom]]]] = defaultdict(lambda: defaultdict(list))
+    members: dict[int, dict[tuple[object, ...], list[tuple[int, WrittenAtom]]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
     for serial, atom in enumerate(atoms, start=1):
-        members[atom.residue][atom.record.residue_name].append((serial, atom))
+        members[atom.residue][atom.record.residue].append((serial, atom))
+    elsewhere: list[gemmi.Chain] = []
     for number, chain in enumerate(topology.chains()):
         written: gemmi.Chain | None = None
         for position_in_chain, residue in enumerate(chain.residues(), start=1):
@@ -173,9 +176,17 @@ def _chains_of(topology: app.Topology, atoms: Sequence[WrittenAtom], merged: boo
                     new.label_seq = position_in_chain
                 if written is None:
                     written = gemmi.Chain(record.chain)
-                written.add_residue(new)
+                if record.chain == written.name:
+                    written.add_residue(new)
+                else:
+                    # It is there in turn with one of another chain.
+                    new.subchain = _label_asym(topology.getNumChains() + len(elsewhere))
+                    elsewhere.append(gemmi.Chain(record.chain))
+                    elsewhere[-1].add_residue(new)
         if written is not None:
             model.add_chain(written)
+    for each in elsewhere:
+        model.add_chain(each)
     return model
 
 

@@ -255,6 +255,21 @@ def main(source: Path, target: Path) -> None:
         lambda atom: atom.chain == "A",
     )
     cut_cif(source / "zoo/1ema.cif.gz", zoo / "1ema_chromophore.cif", residues(63, 69))
+    cut_pdb(
+        source / "zoo/1ejg_crambin_0.5A.pdb.gz",
+        zoo / "1ejg_microheterogeneity.pdb",
+        lambda atom: 21 <= atom.number <= 26 and atom.element != "H",
+    )
+    cut_pdb(
+        source / "zoo/3zw1_glycan.pdb.gz",
+        zoo / "3zw1_anomers.pdb",
+        lambda atom: atom.chain == "E" or (atom.residue == "GLA" and atom.number == 100),
+    )
+    cut_cif(
+        source / "zoo/1pfe_echinomycin_dna.cif.gz",
+        zoo / "1pfe_backbone.cif",
+        lambda atom: atom.chain == "A" and 1 <= atom.number <= 3,
+    )
 
     model("xray_1g8a_P21/1G8A_refined.pdb", residues(108, 300))
     cut_mtz(*paths("xray_1g8a_P21/composite_omit_map.mtz"), 1.8)
