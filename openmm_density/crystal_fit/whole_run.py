@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from ..chemistry.planes import find_planes
 from ..energies.density_fit import DensityFit
 from ..errors import InputError
 from ..fitting.output.agreement import overall_measures, pairs_with, poorest, residues_beside
 from ..fitting.output.doubt import KINDS, Doubt, located
 from ..fitting.output.doubts import doubts_of_figures
+from ..fitting.output.local_geometry import worse_of_models
 from ..fitting.output.summary import MOST_WORST
 from ..maps.density_map import DensityMap
 from ..models.model import Model
@@ -34,7 +36,20 @@ _OF_START = (
     *("planarity_rms_initial", "planarity_worst_initial", "mate_contacts_initial", "mate_contacts_relaxed"),
 )
 """What a summary says of the model that a fit begins with, whatever its map: the first cycle's of the one that was given."""
-_COMPARED = ("correlation", "ramachandran", "mates", "bent", "stretch")
+_COMPARED = (
+    *(
+        "correlation",
+        "ramachandran",
+        "chirality",
+        "mates",
+        "contacts",
+        "metal",
+        "stretched",
+        "angles",
+        "bent",
+    ),
+    "stretch",
+)
 """Kinds of doubts that compare with the start, or depend on the map."""
 
 
@@ -197,11 +212,15 @@ def _of_map(shown: ModelsInMap) -> dict[str, Any]:
 def _changes(shown: ModelsInMap) -> dict[str, Any]:
     """Return what the run changed of the chemistry, and into which mates it drove atoms."""
     before, after = shown.before, shown.after
+    planes = find_planes(
+        before.topology, before.positions, dictionaries=shown.options.get("dictionaries", ())
+    )
     reports = (geometry_report(model.topology, model.positions) for model in (before, after))
     contacts = [mate_contacts(before, model.positions, shown.operators) or [] for model in (before, after)]
     worse = worse_mate_contacts(before, *contacts)
     return {
         **compare_geometry(*reports).as_dict(),
+        "worse_geometry": [each.as_dict() for each in worse_of_models(before, after, planes)],
         "worse_mate_contacts": [asdict(contact) for contact in worse],
     }
 

@@ -10,7 +10,7 @@ import numpy as np
 from openmm import app
 
 from ..chemistry.elements import is_hydrogen
-from ..chemistry.planes import PlaneSet
+from ..chemistry.planes import Plane, PlaneSet
 from ..chemistry.residues import residue_kind, residue_label
 from ..errors import InputError
 from ..units import positions_in_angstrom
@@ -73,17 +73,42 @@ def flat_ligands(topology: app.Topology, planes: PlaneSet, positions: Any) -> li
     """
     positions = positions_in_angstrom(positions, topology.getNumAtoms())
     atoms = list(topology.atoms())
+    return [
+        _flat_ligand([atoms[index] for index in members], positions[members])
+        for members in conjugated_systems(topology, planes)
+    ]
+
+
+def with_conjugated_systems(topology: app.Topology, planes: PlaneSet) -> PlaneSet:
+    """Return planes with the conjugated systems of ligands beside them."""
+    atoms = list(topology.atoms())
+    systems = [
+        Plane(
+            "ligand",
+            atoms[members[0]].residue.name,
+            residue_label(atoms[members[0]].residue),
+            tuple(members),
+            0.02,
+        )
+        for members in conjugated_systems(topology, planes)
+    ]
+    return PlaneSet((*planes.planes, *systems))
+
+
+def conjugated_systems(topology: app.Topology, planes: PlaneSet) -> list[list[int]]:
+    """Return the heavy atoms of each conjugated system of the ligands, in the order of `flat_ligands`."""
+    atoms = list(topology.atoms())
     by_residue: dict[app.topology.Residue, list[set[int]]] = {}
     for plane in planes.planes:
         residues = {atoms[i].residue for i in plane.atoms}
         heavy = {i for i in plane.atoms if not is_hydrogen(atoms[i])}
         if len(residues) == 1 and len(heavy) > FEWEST_SHARED and residue_kind(*residues) == "other":
             by_residue.setdefault(residues.pop(), []).append(heavy)
-    found = []
-    for residue in sorted(by_residue, key=lambda residue: residue.index):
-        for members in sorted(_joined(by_residue[residue]), key=lambda each: (-len(each), each)):
-            found.append(_flat_ligand([atoms[index] for index in members], positions[members]))
-    return found
+    return [
+        members
+        for residue in sorted(by_residue, key=lambda residue: residue.index)
+        for members in sorted(_joined(by_residue[residue]), key=lambda each: (-len(each), each))
+    ]
 
 
 def _flat_ligand(atoms: list[app.topology.Atom], positions: np.ndarray) -> FlatLigand:

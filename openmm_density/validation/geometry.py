@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import numpy as np
 from openmm import app
 
 from ..chemistry.contacts import near_contacts
 from ..chemistry.elements import is_hydrogen
+from ..chemistry.ideal_geometry import angles_at, bond_angles, heavy_bonds, ideal_values, lengths_of
 from ..chemistry.residues import is_d_amino_acid, residue_label
 from ..chemistry.stereocentres import chiral_centres
 from ..chemistry.torsions import peptide_torsions, torsion_angles
@@ -22,13 +20,8 @@ from ..maps.grids import checked_positions
 from .ramachandran_regions import TABLES_MISSING, ramachandran
 from .rotamer_outliers import rotamer_deviations
 
-IDEAL_VALUE_FILES = ("protein.ff14SB.xml", "DNA.OL15.xml", "RNA.OL3.xml")
-"""OpenMM's Amber force field files, whose bond and angle terms give the ideal values."""
-
 TWISTED = np.radians(30.0)
 """Deviation of ω from planarity at which a peptide counts as twisted."""
-
-_HISTIDINE_RING = frozenset({"CG", "ND1", "CE1", "NE2", "CD2"})
 
 
 @dataclass(frozen=True)
@@ -177,9 +170,9 @@ def geometry_report(topology: app.Topology, positions: Any) -> GeometryReport:
     positions = checked_positions(positions, topology.getNumAtoms(), topology)
     atoms = list(topology.atoms())
     heavy = np.array([not is_hydrogen(atom) for atom in atoms], dtype=bool)
-    bonds = np.array([(a.index, b.index) for a, b in topology.bonds()], dtype=np.int64).reshape(-1, 2)
-    bonds = bonds[heavy[bonds].all(axis=1)] if len(bonds) else bonds
-    types = _amber_types(topology, bonds)
+    bonds = heavy_bonds(topology)
+    angles = bond_angles(bonds)
+    lengths, degrees = ideal_values(topology, bonds, angles)
 
     clashes, _ = near_contacts(topology, positions)
     peptides = peptide_torsions(topology)
@@ -189,8 +182,8 @@ def geometry_report(topology: app.Topology, positions: Any) -> GeometryReport:
     centre_names = tuple(_describe(atoms, centre[:1]) for centre in centres)
     backbone = _ramachandran_fields(topology, positions)
     return GeometryReport(
-        **_deviations("bond", atoms, *_bond_errors(positions, bonds, types)),
-        **_deviations("angle", atoms, *_angle_errors(atoms, positions, bonds, types)),
+        **_deviations("bond", atoms, bonds, lengths_of(positions, bonds) - lengths),
+        **_deviations("angle", atoms, angles, angles_at(positions, angles) - degrees),
         atom_count=int(heavy.sum()),
         clash_count=len(clashes),
         clashscore=1000.0 * len(clashes) / max(int(heavy.sum()), 1),
@@ -209,7 +202,9 @@ def geometry_report(topology: app.Topology, positions: Any) -> GeometryReport:
 def _deviations(
     kind: str, atoms: Sequence[app.topology.Atom], members: np.ndarray, errors: np.ndarray
 ) -> dict[str, Any]:
-    """Return number, RMSD and worst of the deviations of bonds or angles, which are of these atoms, from their ideal values."""
+    """Return number, RMSD and worst of the deviations of bonds or angles from their ideal values, nan where there is none."""
+    known = np.isfinite(errors)
+    members, errors = members[known], np.abs(errors[known])
     worst = int(np.argmax(errors)) if len(errors) else None
     return {
         f"{kind}_count": len(errors),
@@ -304,92 +299,3 @@ def _ramachandran_fields(topology: app.Topology, positions: np.ndarray) -> dict[
 def _describe(atoms: Sequence[app.topology.Atom], indices: np.ndarray) -> str:
     """Name atoms as in ``A LYS 45 CA - A GLY 46 N``."""
     return " - ".join(f"{residue_label(atoms[i].residue)} {atoms[i].name}" for i in indices)
-
-
-@dataclass(frozen=True)
-class _Ideals:
-    """Atom types of the residues, and the ideal values of bonds (Å) and angles (radians) between them."""
-
-    types: dict[str, dict[str, str]]
-    bonds: dict[tuple[str, str], float]
-    angles: dict[tuple[str, str, str], float]
-
-
-@lru_cache(maxsize=1)
-def _ideals() -> _Ideals:
-    types: dict[str, dict[str, str]] = {}
-    bonds: dict[tuple[str, str], float] = {}
-    angles: dict[tuple[str, str, str], float] = {}
-    for file in IDEAL_VALUE_FILES:
-        root = ElementTree.parse(Path(app.__file__).parent / "data" / "amber14" / file).getroot()
-        for residue in root.find("Residues"):
-            types[residue.attrib["name"]] = {
-                atom.attrib["name"]: atom.attrib["type"] for atom in residue.iter("Atom")
-            }
-        for term in root.find("HarmonicBondForce"):
-            ends = tuple(term.attrib[f"type{k}"] for k in (1, 2))
-            bonds[ends] = bonds[ends[::-1]] = 10.0 * float(term.attrib["length"])
-        for term in root.find("HarmonicAngleForce"):
-            ends = tuple(term.attrib[f"type{k}"] for k in (1, 2, 3))
-            angles[ends] = angles[ends[::-1]] = float(term.attrib["angle"])
-    return _Ideals(types, bonds, angles)
-
-
-def _amber_types(topology: app.Topology, bonds: np.ndarray) -> list[str]:
-    """Return the Amber type of each atom; empty for what the tables do not hold."""
-    atoms = list(topology.atoms())
-    joined = {int(i) for pair in bonds if atoms[pair[0]].residue is not atoms[pair[1]].residue for i in pair}
-    known = _ideals().types
-    types = [""] * len(atoms)
-    for residue in topology.residues():
-        names = {atom.name: atom.index for atom in residue.atoms()}
-        name = residue.name
-        if name == "HIS":
-            # With no hydrogens the protonation is unknown: the doubly protonated ring lies between.
-            name = {(True, False): "HID", (False, True): "HIE"}.get(("HD1" in names, "HE2" in names), "HIP")
-        elif name == "CYS" and names.get("SG") in joined:
-            name = "CYX"
-        if "OXT" in names and "C" + name in known:
-            name = "C" + name
-        elif "N" in names and names["N"] not in joined and "N" + name in known and "CA" in names:
-            name = "N" + name
-        table = known.get(name, {})
-        for atom_name, index in names.items():
-            types[index] = table.get(atom_name, "")
-    return types
-
-
-def _bond_errors(positions: np.ndarray, bonds: np.ndarray, types: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the bonds that have an ideal length, and by how much each deviates from it, in Å."""
-    table = _ideals().bonds
-    ideals = np.array([table.get((types[i], types[j]), np.nan) for i, j in bonds])
-    known = np.isfinite(ideals)
-    bonds = bonds[known]
-    lengths = np.linalg.norm(positions[bonds[:, 0]] - positions[bonds[:, 1]], axis=1)
-    return bonds, np.abs(lengths - ideals[known])
-
-
-def _angle_errors(
-    atoms: Sequence[app.topology.Atom], positions: np.ndarray, bonds: np.ndarray, types: list[str]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the triples of atoms whose angle has an ideal value, and by how much each deviates from it, in degrees."""
-    neighbours: dict[int, list[int]] = {}
-    for i, j in bonds.tolist():
-        neighbours.setdefault(i, []).append(j)
-        neighbours.setdefault(j, []).append(i)
-    table = _ideals().angles
-    triples, ideals = [], []
-    for centre, around in neighbours.items():
-        if atoms[centre].residue.name == "HIS" and atoms[centre].name in _HISTIDINE_RING:
-            continue
-        for k, first in enumerate(around):
-            for last in around[k + 1 :]:
-                ideal = table.get((types[first], types[centre], types[last]))
-                if ideal is not None:
-                    triples.append((first, centre, last))
-                    ideals.append(ideal)
-    triples = np.array(triples, dtype=np.int64).reshape(-1, 3)
-    u = positions[triples[:, 0]] - positions[triples[:, 1]]
-    v = positions[triples[:, 2]] - positions[triples[:, 1]]
-    found = np.arctan2(np.linalg.norm(np.cross(u, v), axis=1), np.einsum("ij,ij->i", u, v))
-    return triples, np.degrees(np.abs(found - np.array(ideals)))

@@ -72,6 +72,11 @@ def residues(first: int, last: int, *, ligands: Iterable[str] = (), numbers: Ite
     return chosen
 
 
+def heavy(chosen: Choice) -> Choice:
+    """Return the same choice without hydrogens."""
+    return lambda atom: chosen(atom) and atom.element != "H"
+
+
 def read_text(path: Path) -> str:
     """Return what a file says, packed or not."""
     content = path.read_bytes()
@@ -254,6 +259,7 @@ def main(source: Path, target: Path) -> None:
         zoo / "1grm_gramicidin.pdb",
         lambda atom: atom.chain == "A",
     )
+    cut_pdb(source / "zoo/104D_v30.pdb.gz", zoo / "104d_junction.pdb", heavy(residues(3, 6)))
     cut_cif(source / "zoo/1ema.cif.gz", zoo / "1ema_chromophore.cif", residues(63, 69))
     cut_pdb(
         source / "zoo/1ejg_crambin_0.5A.pdb.gz",

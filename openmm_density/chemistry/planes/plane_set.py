@@ -116,6 +116,11 @@ class PlaneSet:
         ]
         return PlaneSet((*self.planes, *planes))
 
+    def with_atoms(self, index: np.ndarray) -> PlaneSet:
+        """Return the planes in another topology, which has their atoms where an index says (-1: not at all)."""
+        planes = [replace(plane, atoms=tuple(index[list(plane.atoms)].tolist())) for plane in self.planes]
+        return PlaneSet(tuple(plane for plane in planes if min(plane.atoms) >= 0))
+
     def deviations(self, positions: Any) -> Deviations:
         """Measure every plane's distance from flatness.
 

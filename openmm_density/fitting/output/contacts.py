@@ -90,17 +90,6 @@ def contact_doubts(summary: dict[str, Any]) -> list[Doubt]:
             "look at the model there, with its symmetry mates."
         )
         doubts.append(Doubt("mates", said, places))
-    if summary["short_contacts"]:
-        named = [
-            f"{each['atoms']} ({each['separation_initial']:.2f} Å, {each['separation_final']:.2f} after)"
-            for each in summary["short_contacts"]
-        ]
-        said = (
-            f"atoms of different residues were as near as a bond, but chemistry does not explain one, and no bond was made: "
-            f"{listing(named, 10)}: correct the model there, or name the bond in its file (LINK, CONECT, _struct_conn)."
-        )
-        places = tuple(Place.of(each["atoms"]) for each in summary["short_contacts"])
-        doubts.append(Doubt("contacts", said, places))
     return doubts
 
 

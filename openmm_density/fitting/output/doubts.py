@@ -9,10 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...chemistry.elements import covalent_radius, is_metal
-from ...chemistry.residues import atom_label
 from ...errors import as_argument, with_arguments
-from ...models.bonds import METAL_BOND_SLACK
 from ...restraints import Violation
 from ...validation.correlation import LARGEST_PART_OUTSIDE, LOW_CORRELATION
 from ...validation.fsc import HALF_MAP_THRESHOLD, Crossing, half_map_doubt
@@ -25,12 +22,8 @@ from ..half_maps import StrengthScan
 from ..protocols import Protocol
 from .contacts import contact_doubts
 from .doubt import Doubt, Place, place_of_stretch
+from .local_geometry import worse_doubts
 
-# Å by which the atoms of a ligand's conjugated system went farther from their plane, in the mean of squares. Haems of deposited
-# models differ by as much.
-BENT = 0.15
-# Å by which a bond that springs hold, such as a metal's, became longer.
-STRETCHED = 0.5
 # Above that of a reference that is as near (Å) and as large as a model of this map would be, a correlation may come from noise.
 ABOVE_REFERENCE = 0.01
 NEAR_REFERENCE = 1.5
@@ -93,12 +86,10 @@ def doubts_about(
         *_strength_doubt(scan),
         *_half_map_doubt(scan),
         *_backbone_doubt(summary),
-        *_handedness_doubts(violations, summary),
+        *_peptide_doubt(violations, summary),
         *_pierced_doubt(summary),
         *contact_doubts(summary),
-        *_metal_doubt(result),
-        *_stretched_doubt(result),
-        *_bent_doubts(summary),
+        *worse_doubts(summary["worse_geometry"]),
         *_unknown_ligand_doubts(summary),
         *_conformer_doubts(result),
         *_stretch_doubts(stretches, residues),
@@ -122,7 +113,7 @@ def doubts_of_figures(
         *_low_correlation_doubt(summary["cc_final"]),
         *_backbone_doubt(summary),
         *contact_doubts(summary),
-        *_bent_doubts(summary),
+        *worse_doubts(summary["worse_geometry"]),
         *_stretch_doubts(stretches, residues),
     ]
 
@@ -307,26 +298,20 @@ def _backbone_doubt(summary: Mapping[str, Any]) -> list[Doubt]:
     return [Doubt("ramachandran", said, tuple(map(Place.of, spoilt)))]
 
 
-def _handedness_doubts(
-    violations: Mapping[str, Sequence[Violation]], summary: Mapping[str, Any]
-) -> list[Doubt]:
-    """Return doubts about chiral centres and peptide bonds that are violated at the end, or changed unrestrained."""
-    doubts = []
-    for name, changed, what in (
-        ("chirality", "inverted_centres", "chiral centres flat or inverted at the end"),
-        ("cis", "peptide_flips", "peptide bonds twisted or flipped at the end"),
-    ):
-        found = summary[changed]
-        places = tuple(map(Place.of, found))
-        if name in violations:
-            found = [
-                f"{' - '.join(each.residues)} ({each.quantity} {each.value:.1f}°, held at {each.target:.1f}°)"
-                for each in violations[name]
-            ]
-            places = tuple(Place(" - ".join(each.residues), each.residues) for each in violations[name])
-        if found:
-            doubts.append(Doubt(name, f"{what}: {listing(found, 10)}: look at the model there.", places))
-    return doubts
+def _peptide_doubt(violations: Mapping[str, Sequence[Violation]], summary: Mapping[str, Any]) -> list[Doubt]:
+    """Return a doubt about peptide bonds that are twisted at the end, or flipped unrestrained."""
+    found = summary["peptide_flips"]
+    places = tuple(map(Place.of, found))
+    if "cis" in violations:
+        found = [
+            f"{' - '.join(each.residues)} ({each.quantity} {each.value:.1f}°, held at {each.target:.1f}°)"
+            for each in violations["cis"]
+        ]
+        places = tuple(Place(" - ".join(each.residues), each.residues) for each in violations["cis"])
+    if not found:
+        return []
+    said = f"peptide bonds twisted or flipped at the end: {listing(found, 10)}: look at the model there."
+    return [Doubt("cis", said, places)]
 
 
 def _pierced_doubt(summary: Mapping[str, Any]) -> list[Doubt]:
@@ -340,63 +325,6 @@ def _pierced_doubt(summary: Mapping[str, Any]) -> list[Doubt]:
         places.append(Place(each, (ring, *bond.split(" - "))))
     said = f"bonds pass through rings, as in no molecule: {listing(pierced, 10)}: rebuild the model there."
     return [Doubt("pierced", said, tuple(places))]
-
-
-def _metal_doubt(result: FitResult) -> list[Doubt]:
-    """Return a doubt about the bonds of metals that a file names and that were longer than what would be taken for one."""
-    topology = result.prepared.topology
-    atoms = list(topology.atoms())
-    pairs = {tuple(sorted(pair)) for pair in result.prepared.links}
-    pairs |= {tuple(sorted((a.index, b.index))) for a, b in topology.bonds()}
-    long, places = [], []
-    for i, j in sorted(pairs):
-        if not (is_metal(atoms[i]) or is_metal(atoms[j])):
-            continue
-        length = float(np.linalg.norm(result.initial[i] - result.initial[j]))
-        if length > covalent_radius(atoms[i]) + covalent_radius(atoms[j]) + METAL_BOND_SLACK:
-            ends = " - ".join(atom_label(atoms[k]) for k in (i, j))
-            long.append(f"{ends} ({length:.2f} Å)")
-            places.append(Place.of(ends))
-    if not long:
-        return []
-    said = (
-        f"metals were too far from what they are bound to before the fit, which holds them there: {listing(long, 10)}: correct "
-        "the model there, or take the bond out of its file."
-    )
-    return [Doubt("metal", said, tuple(places))]
-
-
-def _stretched_doubt(result: FitResult) -> list[Doubt]:
-    """Return a doubt about the bonds of metals and ligands that the fit pulled apart."""
-    atoms = list(result.prepared.topology.atoms())
-    stretched, places = [], []
-    for pair in result.prepared.links:
-        before, after = (
-            float(np.linalg.norm(np.subtract(*positions[list(pair)])))
-            for positions in (result.initial, result.final)
-        )
-        if after - before > STRETCHED:
-            ends = " - ".join(atom_label(atoms[i]) for i in pair)
-            stretched.append(f"{ends} ({before:.1f} to {after:.1f} Å)")
-            places.append(Place.of(ends))
-    if not stretched:
-        return []
-    said = f"the fit stretched bonds of metals or ligands: {listing(stretched, 10)}: look at the model there."
-    return [Doubt("stretched", said, tuple(places))]
-
-
-def _bent_doubts(summary: Mapping[str, Any]) -> list[Doubt]:
-    """Return a doubt about the ligands that the fit bent."""
-    pairs = zip(summary["flat_ligands_initial"], summary["flat_ligands_final"])
-    bent = {
-        after["residue"]: f"{after['residue']} ({before['rms']:.2f} to {after['rms']:.2f} Å)"
-        for before, after in sorted(pairs, key=lambda pair: pair[0]["residue"])
-        if after["rms"] - before["rms"] > BENT
-    }
-    if not bent:
-        return []
-    said = f"the fit bent what is flat in {listing([*bent.values()], 10)}: look at the model there."
-    return [Doubt("bent", said, tuple(map(Place.of, bent)))]
 
 
 def _unknown_ligand_doubts(summary: Mapping[str, Any]) -> list[Doubt]:

@@ -32,6 +32,7 @@ from .contacts import contact_report
 from .doubt import Doubt, located
 from .doubts import doubts_about
 from .ligands import ligand_figures
+from .local_geometry import worse_in_fit
 from .notes import notes_on
 from .quantities import REFINED_UNITS, UNITS
 
@@ -127,7 +128,8 @@ def kept_and_simulated(
     simulated = summarize(fit, result.as_simulated(), simulated_agreement, "", "")
     figures = {name.removesuffix("_final"): simulated[name] for name in simulated if name.endswith("_final")}
     figures |= {
-        name: simulated[name] for name in ("peptide_flips", "inverted_centres", "restraints_violated")
+        name: simulated[name]
+        for name in ("peptide_flips", "inverted_centres", "restraints_violated", "worse_geometry")
     }
     return kept | {"kept_because": result.simulated.because, "simulated": figures}
 
@@ -304,6 +306,7 @@ def _geometry(fit: FlexibleFit, result: FitResult) -> dict[str, Any]:
         "geometry_final": after.as_dict(),
         "geometry_reference": None if of_reference is None else of_reference.as_dict(),
         **compare_geometry(before, after).as_dict(),
+        "worse_geometry": [each.as_dict() for each in worse_in_fit(fit.solute, result, fit.planes)],
     }
 
 

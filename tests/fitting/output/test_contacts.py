@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 from openmm_density import DensityMap, SymmetryOperators
+from openmm_density.chemistry.planes import PlaneSet
 from openmm_density.cli.outcome import print_outcome
 from openmm_density.fitting.output.agreement import map_agreement
 from openmm_density.fitting.output.contacts import contact_doubts, contact_report
+from openmm_density.fitting.output.local_geometry import worse_doubts, worse_of_models
 from openmm_density.fitting.output.summary import summarize
 from openmm_density.models import Model, prepare, read_model
 
@@ -81,8 +83,11 @@ def test_a_contact_that_is_no_bond_is_doubted_and_not_written(small_data: Path, 
     final = model.positions.copy()
     final[3:] += [1.0, 0.0, 0.0]
     density_map = DensityMap.from_file(small_data / CRYSTAL / "composite_omit_map.mtz")
-    (doubt,) = contact_doubts(_reported(model, density_map, final))
-    assert "A LIG 501 C3 - A LIG 502 C1 (1.53 Å, 2.42 after)" in doubt.sentence
+    (contact,) = _reported(model, density_map, final)["short_contacts"]
+    assert contact["atoms"] == "A LIG 501 C3 - A LIG 502 C1"
+    worse = worse_of_models(model, replace(model, positions=final), PlaneSet(()))
+    (doubt,) = worse_doubts(each.as_dict() for each in worse)
+    assert "A LIG 501 C3 - A LIG 502 C1 (1.53 to 2.42 Å, usual 0.00 to 1.66)" in doubt.sentence
     assert "no bond was made" in doubt.sentence
     assert [place.members for place in doubt.places] == [("A LIG 501 C3", "A LIG 502 C1")]
 

@@ -1,0 +1,147 @@
+"""What a fit made worse in the geometry of what it writes, alternate conformers and what was built among it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ...chemistry.planes import PlaneSet
+from ...models.conformer_topology import PlacedConformers
+from ...models.model import Model
+from ...models.preparation import Prepared
+from ...validation.flatness import with_conjugated_systems
+from ...validation.local_geometry import LocalGeometry, Worse
+from ...wording import listing
+from ..conformers.copies import labels_of
+from ..fit_result import FitResult
+from ..refined_atoms import placed_alternates
+from .doubt import Doubt, Place
+
+MOST_NAMED = 10
+"""Of a kind; the summary has all."""
+
+_SENTENCES = {
+    "bond": ("stretched", "bonds are not as long as such bonds are"),
+    "angle": ("angles", "angles were bent"),
+    "centre": ("chirality", "chiral centres were inverted, or are flat"),
+    "plane": ("bent", "flat groups were bent"),
+    "metal": ("metal", "metals are not where they were beside what is around them"),
+    "contact": ("contacts", "atoms that are not bonded are as near as a bond, or nearer than any may be"),
+    "apart": ("contacts", "atoms that were as near as a bond, for which no bond was made, are apart"),
+}
+"""Of each kind the kind of doubt, and what is wrong."""
+_REMEDIES = {
+    "contacts": "correct the model there, or name the bond in its file (LINK, CONECT, _struct_conn)",
+    "metal": "look at the model there, and whether its file names the right bonds (LINK, CONECT, _struct_conn)",
+}
+
+
+def worse_in_fit(prepared: Prepared, result: FitResult, planes: PlaneSet) -> list[Worse]:
+    """Return what is worse in the model that a fit writes than in the one that it was given.
+
+    Parameters
+    ----------
+    prepared : Prepared
+        Without the water around it.
+    result : FitResult
+    planes : PlaneSet
+        Of the model as it was read.
+    """
+    model, index, n = prepared.model, prepared.prepared_index, prepared.topology.getNumAtoms()
+    bonds = [(a.index, b.index) for a, b in model.topology.bonds()]
+    bonds += [(link.first, link.second) for link in model.links if not link.symmetry]
+    of_file = index[np.array(bonds, dtype=np.int64).reshape(-1, 2)]
+    own = planes.with_atoms(index)
+    return _worse(
+        LocalGeometry(
+            prepared.topology,
+            prepared.positions,
+            built=prepared.input_index < 0,
+            bonds=[*map(tuple, of_file[(of_file >= 0).all(axis=1)].tolist()), *prepared.links],
+            planes=with_conjugated_systems(prepared.topology, own),
+            labels=labels_of(prepared),
+        ),
+        result.final[:n],
+        model,
+        placed_alternates(result, prepared),
+    )
+
+
+def worse_of_models(before: Model, after: Model, planes: PlaneSet) -> list[Worse]:
+    """Return what is worse in a model than in another of the same atoms.
+
+    Parameters
+    ----------
+    before, after : Model
+    planes : PlaneSet
+        Of the one before.
+    """
+    before_geometry = LocalGeometry(
+        before.topology,
+        before.positions,
+        bonds=[(link.first, link.second) for link in before.links if not link.symmetry],
+        planes=with_conjugated_systems(before.topology, planes),
+        labels=[record.altloc for record in before.records],
+    )
+    return _worse(before_geometry, after.positions, before, PlacedConformers.of_model(after))
+
+
+def _worse(
+    geometry: LocalGeometry, positions: np.ndarray, model: Model, conformers: PlacedConformers | None
+) -> list[Worse]:
+    """Return what is worse, in the conformers that were not chosen as well."""
+    if conformers is not None:
+        others = conformers.others
+        geometry = LocalGeometry(
+            others.joined,
+            np.concatenate([geometry.positions, model.alternates.positions[others.alternates]]),
+            built=np.append(geometry.built, np.zeros(len(others), dtype=bool)),
+            bonds=geometry.bonds,
+            planes=geometry.planes,
+            labels=[*geometry.labels, *others.labels],
+        )
+        positions = np.concatenate([positions, conformers.positions])
+    return geometry.worse(positions)
+
+
+def worse_doubts(found: Iterable[Mapping[str, Any]]) -> list[Doubt]:
+    """Return a doubt about each kind of what became worse.
+
+    Parameters
+    ----------
+    found : iterable of mapping
+        Of `Worse.as_dict`, as the summary has them.
+    """
+    kinds: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for each in found:
+        kinds[each["kind"]].append(each)
+    doubts = []
+    for kind, (doubt, what) in _SENTENCES.items():
+        if not kinds[kind]:
+            continue
+        named = listing([_in_words(each) for each in kinds[kind]], MOST_NAMED)
+        remedy = _REMEDIES.get(doubt, "look at the model there")
+        places = tuple(Place.of(each["atoms"]) for each in kinds[kind])
+        doubts.append(Doubt(doubt, f"{what}: {named}: {remedy}.", places))
+    return doubts
+
+
+def _in_words(each: Mapping[str, Any]) -> str:
+    """Return as in ``A DG 5 O3' - A DC 6 P (1.60 to 2.22 Å, usual 1.61)``."""
+    before, after, (low, high) = each["initial"], each["final"], each["usual"]
+    if each["kind"] == "centre":
+        return f"{each['atoms']} ({'flat' if before * after > 0 or abs(after) < 0.1 else 'inverted'})"
+    if " - " not in each["atoms"] and each["kind"] == "metal":
+        return f"{each['atoms']} (moved by {after:.1f} Å)"
+    form, unit = (".0f", "°") if each["kind"] == "angle" else (".2f", " Å")
+    course = f"{after:{form}}{unit}, built" if before is None else f"{before:{form}} to {after:{form}}{unit}"
+    if high is None:
+        usual = f"usual from {low:{form}}"
+    elif low == high:
+        usual = f"usual {low:{form}}"
+    else:
+        usual = f"usual {low:{form}} to {high:{form}}"
+    return f"{each['atoms']} ({course}, {usual})"
