@@ -71,7 +71,8 @@ def test_the_second_force_of_a_topology_is_told_of(model: Model, maps: tuple[Den
         UserWarning, match='"density_strength".*would share one strength.*parameter_name'
     ) as told:
         two.create_force()
-    assert [each.filename for each in told] == [__file__]
+    # Torch warns of TorchScript, too, from 2.11 on.
+    assert [each.filename for each in told if issubclass(each.category, UserWarning)] == [__file__]
 
 
 def test_the_second_force_of_a_system_is_told_of(model: Model, maps: tuple[DensityMap, ...]) -> None:

@@ -268,8 +268,9 @@ def test_every_number_of_gaussians_and_of_bricks_along_x(gaussians, cutoff, skew
     scene.exponents = scene.exponents * (6 / cutoff)
     scene.correlated()
     assert deviation(scene.splat(), scene.splat(reference.density_splat)) < TIGHT
+    # Forces that nearly cancel have fewer digits, fewest without fused multiply-adds.
     for found, exact in zip(scene.gather(), scene.gather(reference.density_gather)):
-        assert deviation(found, exact) < 2 * TIGHT
+        assert deviation(found, exact) < 10 * TIGHT
     for measure, (exact, exact_gradient) in scene.reference_similarities().items():
         similarity, gradient = scene.similarity(measure)
         assert float(similarity) == pytest.approx(float(exact), rel=TIGHT, abs=1e-7)

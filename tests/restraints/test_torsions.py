@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 
 import mdtraj
 import numpy as np
 import openmm
 import pytest
-from openmm import app, unit
+from openmm import app
 
 from openmm_density.chemistry.stereocentres import IDEAL_IMPROPER, chiral_centres
 from openmm_density.chemistry.torsions import peptide_torsions, torsion_angles
@@ -301,52 +300,59 @@ def test_errors(kinase: Model) -> None:
         PeptideRestraint(kinase.topology, kinase.positions).violations(kinase.positions[1:])
 
 
-def springs(model: Model, loose: np.ndarray) -> openmm.HarmonicBondForce:
-    """Return springs that keep the lengths of bonds, and angles but for those at whose ends loose atoms are."""
-    bonds = {(a.index, b.index) for a, b in model.topology.bonds()}
-    ends = [
-        tuple(sorted({*one, *other} - shared))
-        for one, other in itertools.combinations(bonds, 2)
-        if len(shared := {*one} & {*other}) == 1
-    ]
-    force = openmm.HarmonicBondForce()
-    for a, b in sorted({*bonds, *(pair for pair in ends if not np.isin(pair, loose).any())}):
-        force.addBond(a, b, np.linalg.norm(model.positions[a] - model.positions[b]) / 10, 1e5)
-    return force
+def pulled(positions: np.ndarray, torsions: np.ndarray, strength: float) -> openmm.CustomTorsionForce:
+    """Return a force that pulls torsions away from what they are."""
+    pull = openmm.CustomTorsionForce(f"{strength}*cos(theta - start)")
+    pull.addPerTorsionParameter("start")
+    for atoms, angle in zip(torsions.tolist(), torsion_angles(positions, torsions).tolist()):
+        pull.addTorsion(*atoms, [angle])
+    return pull
 
 
 @pytest.mark.parametrize("held", [False, True])
-def test_what_is_half_way_over_comes_back_only_where_it_is_held(tmp_path: Path, held: bool) -> None:
+def test_what_is_half_way_over_is_drawn_back_only_where_it_is_held(tmp_path: Path, held: bool) -> None:
     """Peptides at 90° and flat centres, which something pulls on to the other side."""
     # Residues 84 to 91 of adenylate kinase, with the cis peptide before Pro 87.
     model = part_of(ADK_OPEN, 84, 91, tmp_path / "part.pdb")
     # Cα of Asp 84, Cβ of Thr 89 and of Ile 90.
     torsions, centres = peptide_torsions(model.topology)[1:4], chiral_centres(model.topology)[[0, 5, 7]]
-    start = [torsion_angles(model.positions, each) for each in (torsions, centres)]
-    assert (np.abs(start[0]) < 0.5).sum() == 1
-    pull = openmm.CustomTorsionForce("strength*cos(theta - start)")
-    pull.addPerTorsionParameter("strength")
-    pull.addPerTorsionParameter("start")
-    half = model.positions
-    for atoms, angle in zip(torsions, start[0].tolist()):
-        pull.addTorsion(*atoms.tolist(), [200.0, angle])
-        half = turned_peptide(half, atoms, np.pi / 2)
-    for atoms, angle in zip(centres, start[1].tolist()):
-        pull.addTorsion(*atoms.tolist(), [500.0, angle])
-        half = flattened(half, atoms)
+    assert (np.abs(torsion_angles(model.positions, torsions)) < 0.5).sum() == 1
     restraints = [kind(model.topology, model.positions) for kind in (PeptideRestraint, ChiralityRestraint)]
-    context = context_with(springs(model, centres[:, 0]), len(half))
-    for force in (pull, *(restraint.create_force() for restraint in restraints if held)):
-        context.getSystem().addForce(force)
-    context.reinitialize()
-    context.setPositions(half / 10)
-    openmm.LocalEnergyMinimizer.minimize(context, 1.0)
-    end = context.getState(positions=True).getPositions(asNumpy=True).value_in_unit(unit.angstrom)
-    flips = apart(start[0], torsion_angles(end, torsions)) > np.pi / 2
-    inverted = torsion_angles(end, centres) < 0
-    assert not (flips.any() or inverted.any()) if held else flips.all() and inverted.all()
-    named = find_violations(restraints, end)
-    assert len(named["cis"]) >= flips.sum() and len(named["chirality"]) >= inverted.sum()
+    paths = [
+        (
+            name,
+            pulled(model.positions, atoms[None], strength),
+            [path(atoms, part) for part in (0.9, 1.0, 1.1, 2.0)],
+        )
+        for name, of_all, strength, path in (
+            (
+                "cis",
+                torsions,
+                200.0,
+                lambda atoms, part: turned_peptide(model.positions, atoms, part * np.pi / 2),
+            ),
+            (
+                "chirality",
+                centres,
+                500.0,
+                lambda atoms, part: _through_its_plane(model.positions, atoms, part),
+            ),
+        )
+        for atoms in of_all
+    ]
+    for name, pull, (*near, other_side) in paths:
+        context = context_with(pull, len(model.positions))
+        for restraint in restraints if held else ():
+            context.getSystem().addForce(restraint.create_force())
+        context.reinitialize()
+        before, half, after = (energy_at(context, positions) for positions in near)
+        assert before < half < after if held else before > half > after
+        assert find_violations(restraints, other_side)[name]
+
+
+def _through_its_plane(positions: np.ndarray, atoms: np.ndarray, part: float) -> np.ndarray:
+    """Return positions with a centre moved towards the plane of its neighbours (1) and its place in their mirror (2)."""
+    return positions + part * (flattened(positions, atoms) - positions)
 
 
 def test_a_helix_that_is_pulled_apart_is_named() -> None:

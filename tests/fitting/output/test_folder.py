@@ -190,8 +190,8 @@ def test_what_a_killed_fit_left_goes_at_the_next_start(tmp_path):
     for folder in (unfinished, removed):
         folder.mkdir(parents=True)
         (folder / "state.npz").write_text("a state")
-    left = [path / temporary, unfinished / temporary, unfinished / ".state.npz.tmp", removed]
-    for file in left[:3]:
+    left = [path / temporary, unfinished / temporary, removed]
+    for file in left[:2]:
         file.write_text("half")
     (path / "notes.tmp").write_text("the user's")
     with pytest.raises(InputError, match="holds an unfinished fit"):
