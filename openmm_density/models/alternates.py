@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from ..chemistry.elements import is_hydrogen
+from .alternate_geometry import AlternateGeometry
 from .model import AtomRecord, Model
 from .superposition import superposition
 
@@ -23,7 +24,9 @@ def moved_with_residues(model: Model, positions: np.ndarray) -> np.ndarray:
 
     Each conformer moves rigidly, by the motion that best superposes what it shares with the fitted one: the atoms of its residue
     without alternates that are at most three bonds from those with; where these are fewer than three, the backbone of the fitted
-    conformer; where there is none, the atoms of the same names, and of a single atom, such as a water, its shift.
+    conformer; where there is none, the atoms of the same names, and of a single atom, such as a water, its shift. Where this
+    strains bonds or angles to what a conformer shares, or to a conformer of the same label in another residue, or brings atoms
+    together, `AlternateGeometry` mends them.
 
     Parameters
     ----------
@@ -40,7 +43,7 @@ def moved_with_residues(model: Model, positions: np.ndarray) -> np.ndarray:
     result = alternates.positions.copy()
     for members, rotation, shift in motions_with_residues(model, positions):
         result[members] = alternates.positions[members] @ rotation.T + shift
-    return result
+    return AlternateGeometry(model).mended(positions, result) if len(alternates) else result
 
 
 def motions_with_residues(

@@ -13,7 +13,7 @@ from scipy.spatial.transform import Rotation
 from openmm_density.errors import InputError
 from openmm_density.fitting.placement import Placement
 from openmm_density.models import Model, prepare, read_model
-from openmm_density.models.alternates import moved_with_residues
+from openmm_density.models.alternates import motions_with_residues, moved_with_residues
 from openmm_density.models.structure_files import (
     pdb_limit,
     prepared_header,
@@ -26,6 +26,7 @@ from ..fragments import write_fragment, write_with_alternates
 from ..small_models import hetatm, written
 
 OPSIN = "xraymap_3pqr_R32/3pqr.pdb"
+ZOO = Path(__file__).parents[1] / "data" / "zoo"
 
 
 def _atom_lines(path: Path) -> list[str]:
@@ -110,6 +111,74 @@ def test_a_side_chain_keeps_to_where_it_branches_off(tmp_path: Path) -> None:
         np.testing.assert_allclose(after, before, atol=1e-6)
     # It did not follow the fitted conformer's own turn.
     assert np.linalg.norm(moved[0] - positions[atoms["CE"]]) > 1.0
+
+
+def test_conformers_of_bonded_residues_stay_bonded() -> None:
+    """As in 1PFE, where each nucleotide's conformer went its own way: O3'-P 1.60 to 2.2 Å."""
+    model = read_model(ZOO / "1pfe_backbone.cif")
+    records = model.alternates.records
+    ends = [
+        next(k for k, record in enumerate(records) if (record.residue_number, record.name) == each)
+        for each in ((1, "O3'"), (2, "P"))
+    ]
+    numbers = np.array([record.residue_number for record in model.records])
+    positions = model.positions.copy()
+    pivot = positions[numbers == 2].mean(axis=0)
+    turn = Rotation.from_rotvec(np.radians(12.0) * np.array([0.0, 0.0, 1.0]))
+    positions[numbers == 2] = turn.apply(positions[numbers == 2] - pivot) + pivot
+    rigid = np.empty_like(model.alternates.positions)
+    for members, rotation, shift in motions_with_residues(model, positions):
+        rigid[members] = model.alternates.positions[members] @ rotation.T + shift
+    length, of_rigid, now = (
+        np.linalg.norm(np.subtract(*places[ends]))
+        for places in (model.alternates.positions, rigid, moved_with_residues(model, positions))
+    )
+    assert abs(of_rigid - length) > 0.2
+    assert abs(now - length) < 0.05
+
+
+def test_a_conformer_keeps_the_angles_to_the_chain_that_it_shares() -> None:
+    """Serine, in turn with proline, whose nitrogen and neighbour are shared; they are moved, and the fitted proline turns."""
+    model = read_model(ZOO / "1ejg_microheterogeneity.pdb")
+    positions = model.positions.copy()
+    places = {(record.residue_number, record.name): k for k, record in enumerate(model.records)}
+    inner = [k for (number, name), k in places.items() if number == 22 and name not in ("N", "C", "O")]
+    axis = positions[places[22, "C"]] - positions[places[22, "N"]]
+    turn = Rotation.from_rotvec(np.radians(25.0) * axis / np.linalg.norm(axis))
+    positions[inner] = turn.apply(positions[inner] - positions[places[22, "N"]]) + positions[places[22, "N"]]
+    moved = moved_with_residues(model, positions)
+    serine = {
+        (record.altloc, record.name): k
+        for k, record in enumerate(model.alternates.records)
+        if record.residue_name == "SER"
+    }
+    for label in "BC":
+        for shared, own in (
+            ((22, "N"), "CA"),
+            ((22, "N"), "CB"),
+            ((23, "N"), "C"),
+            ((23, "CA"), "C"),
+            ((21, "C"), "CA"),
+        ):
+            before, after = (
+                np.linalg.norm(fitted[places[shared]] - others[serine[label, own]])
+                for fitted, others in ((model.positions, model.alternates.positions), (positions, moved))
+            )
+            assert abs(after - before) < 0.08, (label, shared, own, before, after)
+
+
+def test_a_conformer_gives_way_to_a_water_that_was_not_there(tmp_path: Path) -> None:
+    lines = _atom_lines(write_with_alternates(tmp_path / "lysine.pdb"))
+    lines.append(hetatm(990, " O", "HOH", 300, np.array([90.0, 0, 0]), "O"))
+    model = read_model(written(tmp_path / "water.pdb", lines))
+    positions = model.positions.copy()
+    amine = next(k for k, record in enumerate(model.alternates.records) if record.name == "NZ")
+    outwards = model.alternates.positions[amine] - model.alternates.positions[amine - 1]
+    positions[-1] = model.alternates.positions[amine] + 1.3 * outwards / np.linalg.norm(outwards)
+    moved = moved_with_residues(model, positions)
+    assert np.linalg.norm(moved[amine] - positions[-1]) > 1.9
+    bond = np.linalg.norm(moved[amine] - moved[amine - 1])
+    assert abs(bond - np.linalg.norm(outwards)) < 0.15
 
 
 def test_waters_ligands_and_mutants_are_carried_too(tmp_path: Path) -> None:

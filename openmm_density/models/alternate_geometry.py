@@ -1,0 +1,187 @@
+"""Alternate conformers that were moved keep the bonds, angles and contacts that the file has, with what they share too."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import gemmi
+import numpy as np
+from scipy.sparse import coo_array, csr_array, eye_array
+from scipy.sparse.csgraph import connected_components
+from scipy.sparse.linalg import spsolve
+from scipy.spatial import cKDTree
+
+from .bonds import COORDINATING, LINK_SLACK, METAL_BOND_SLACK, NEAR
+from .conformers import WATERS
+from .model import Model
+
+OFF = 0.03
+"""Å by which a bond may be longer or shorter than in the file, a distance over an angle twice as much."""
+CONTACT = 2.6
+"""Å: atoms that are not bonded come no nearer to each other than this, or than they were in the file."""
+_BOND, _ANGLE, _TORSION, _TOUCH, _STAY = 1.0, 0.5, 0.05, 0.2, 1e-3
+"""Weights of bonds, of distances over an angle and, within a conformer, over a torsion, of contacts, and of the place."""
+_MOST_STEPS, _LONGEST_STEP, _STILL = 40, 0.3, 1e-3
+
+
+@dataclass(frozen=True)
+class _Pairs:
+    """Lengths in Å between alternate atoms and others, by their numbers behind the atoms of the model."""
+
+    ends: np.ndarray
+    lengths: np.ndarray
+    weights: np.ndarray
+
+    def excess(self, places: np.ndarray) -> np.ndarray:
+        """Return by how much they are longer at other places."""
+        return np.linalg.norm(places[self.ends[:, 0]] - places[self.ends[:, 1]], axis=1) - self.lengths
+
+    def chosen(self, which: np.ndarray) -> _Pairs:
+        return _Pairs(self.ends[which], self.lengths[which], self.weights[which])
+
+
+class AlternateGeometry:
+    """Bonds, angles and contacts of the alternate conformers of a model as its file has them.
+
+    An alternate atom is bonded to what has its label or none; waters are bonded to nothing.
+
+    Parameters
+    ----------
+    model : Model
+    """
+
+    def __init__(self, model: Model) -> None:
+        self._records = [*model.records, *model.alternates.records]
+        self._n = len(model.records)
+        self._places = np.concatenate([model.positions, model.alternates.positions])
+        self._labels = np.array([record.altloc for record in self._records])
+        self._is_heavy = np.array([record.element not in ("H", "D") for record in self._records])
+        bonds = np.concatenate(
+            [self._bonds(), np.array([(a.index, b.index) for a, b in model.topology.bonds()])]
+        )
+        count = len(self._records)
+        graph = csr_array((np.ones(len(bonds)), bonds.T), shape=(count, count))
+        graph = ((graph + graph.T) > 0).astype(float)
+        reached = [graph[self._n :]]
+        for _ in range(2):
+            reached.append(reached[-1] @ graph)
+        conformers = np.full(count, -1)
+        for number, members in enumerate(model.alternates.conformers()):
+            conformers[self._n + members] = number
+        self._joined: set[tuple[int, int]] = set()
+        parts = []
+        for weight, ends in zip((_BOND, _ANGLE, _TORSION), map(self._ends, reached)):
+            new = np.array([tuple(pair) not in self._joined for pair in ends.tolist()], dtype=bool)
+            self._joined |= set(map(tuple, ends.tolist()))
+            inner = conformers[ends[:, 0]] == conformers[ends[:, 1]]
+            ends = ends[new & (inner | (weight != _TORSION))]
+            parts.append((ends, np.full(len(ends), weight)))
+        ends, weights = (np.concatenate(each) for each in zip(*parts))
+        lengths = np.linalg.norm(self._places[ends[:, 0]] - self._places[ends[:, 1]], axis=1)
+        self._pairs = _Pairs(ends, lengths, weights)
+
+    def mended(self, positions: np.ndarray, alternates: np.ndarray) -> np.ndarray:
+        """Return the places of the alternates (K, 3) in Å with what is off beside the model's atoms at positions (N, 3) mended.
+
+        Where nothing is off they stay as they are.
+        """
+        start = np.concatenate([positions, alternates])
+        places, moving = start.copy(), self._moving(start)
+        if not moving.any():
+            return alternates
+        columns = np.cumsum(moving) - 1
+        pairs = self._pairs.chosen(moving[self._pairs.ends].any(axis=1))
+        for _ in range(_MOST_STEPS):
+            step = self._step(places, start, moving, columns, pairs)
+            longest = np.abs(step).max()
+            places[moving] += step * min(1.0, _LONGEST_STEP / max(longest, _STILL))
+            if longest < _STILL:
+                break
+        return places[self._n :]
+
+    def _bonds(self) -> np.ndarray:
+        """Return the bonds of alternate atoms, by distance."""
+        own = cKDTree(self._places[self._n :]).query_ball_tree(cKDTree(self._places), NEAR)
+        ends = np.array(
+            [(self._n + k, other) for k, near in enumerate(own) for other in near], dtype=np.int64
+        ).reshape(-1, 2)
+        ends = ends[self._together(ends) & (ends[:, 0] != ends[:, 1]) & self._is_heavy[ends].any(axis=1)]
+        elements = [gemmi.Element(record.element) for record in self._records]
+        radii = np.array([element.covalent_r for element in elements])
+        metal = np.array([element.is_metal for element in elements])[ends]
+        binding = np.array([element.name in COORDINATING for element in elements])[ends]
+        water = np.array([record.residue_name in WATERS for record in self._records])[ends].any(axis=1)
+        slack = np.where((metal & binding[:, ::-1]).any(axis=1), METAL_BOND_SLACK, LINK_SLACK)
+        lengths = np.linalg.norm(self._places[ends[:, 0]] - self._places[ends[:, 1]], axis=1)
+        within = lengths < radii[ends].sum(axis=1) + slack
+        return ends[within & (~water | ~self._is_heavy[ends].all(axis=1)) & ~(metal.all(axis=1))]
+
+    def _together(self, ends: np.ndarray) -> np.ndarray:
+        """Return whether the atoms of pairs are there together."""
+        first, second = self._labels[ends].T
+        return (first == second) | (first == "") | (second == "")
+
+    def _ends(self, reached: csr_array) -> np.ndarray:
+        """Return the pairs of an alternate atom and one that it reaches, each once."""
+        rows, columns = reached.nonzero()
+        ends = np.column_stack([rows + self._n, columns])
+        once = (ends[:, 1] < self._n) | (ends[:, 0] < ends[:, 1])
+        return ends[once & self._together(ends)]
+
+    def _contacts(self, places: np.ndarray) -> _Pairs:
+        """Return the pairs of heavy atoms that are not bonded, nearer than contacts are, and nearer than in the file."""
+        alternates = places[self._n :]
+        near = cKDTree(alternates).query_ball_tree(cKDTree(places[: self._n]), CONTACT)
+        ends = np.array(
+            [
+                (self._n + k, other)
+                for k, others in enumerate(near)
+                for other in others
+                if (self._n + k, other) not in self._joined
+            ],
+            dtype=np.int64,
+        ).reshape(-1, 2)
+        ends = ends[self._together(ends) & self._is_heavy[ends].all(axis=1)]
+        before = np.linalg.norm(self._places[ends[:, 0]] - self._places[ends[:, 1]], axis=1)
+        pairs = _Pairs(ends, np.minimum(before, CONTACT), np.full(len(ends), _TOUCH))
+        return pairs.chosen(pairs.excess(places) < 0)
+
+    def _moving(self, places: np.ndarray) -> np.ndarray:
+        """Return which atoms are of alternates that hang together with something that is off."""
+        pairs, touching = self._pairs, self._contacts(places)
+        bound = np.where(pairs.weights == _BOND, OFF, 2 * OFF)
+        off = (np.abs(pairs.excess(places)) > bound) & (pairs.weights != _TORSION)
+        off = np.concatenate([pairs.ends[off], touching.ends[touching.excess(places) < -OFF]])
+        inner = pairs.ends[(pairs.ends >= self._n).all(axis=1)]
+        graph = coo_array((np.ones(len(inner)), inner.T), shape=(len(places), len(places)))
+        _, part = connected_components(graph, directed=False)
+        moving = np.isin(part, part[off[off >= self._n]])
+        moving[: self._n] = False
+        return moving
+
+    def _step(
+        self, places: np.ndarray, start: np.ndarray, moving: np.ndarray, columns: np.ndarray, bonded: _Pairs
+    ) -> np.ndarray:
+        """Return the step (M, 3) of the atoms that move to where lengths are right in first order, by least squares."""
+        touching = self._contacts(places)
+        touching = touching.chosen(moving[touching.ends].any(axis=1))
+        ends, weights = (
+            np.concatenate(each)
+            for each in ((bonded.ends, touching.ends), (bonded.weights, touching.weights))
+        )
+        excess = np.concatenate([bonded.excess(places), touching.excess(places)])
+        along = places[ends[:, 0]] - places[ends[:, 1]]
+        along /= np.maximum(np.linalg.norm(along, axis=1), 1e-6)[:, None]
+        rows, unknown, values = [], [], []
+        for side, sign in ((0, 1.0), (1, -1.0)):
+            which = np.flatnonzero(moving[ends[:, side]])
+            rows.append(np.repeat(which, 3))
+            unknown.append((3 * columns[ends[which, side]][:, None] + np.arange(3)).ravel())
+            values.append(sign * along[which].ravel())
+        size = 3 * int(moving.sum())
+        index = np.concatenate(rows), np.concatenate(unknown)
+        jacobian = csr_array((np.concatenate(values), index), shape=(len(ends), size))
+        weighted = jacobian.T * weights
+        normal = weighted @ jacobian + _STAY * eye_array(size)
+        gradient = weighted @ excess + _STAY * (places - start)[moving].ravel()
+        return -spsolve(normal.tocsc(), gradient).reshape(-1, 3)
