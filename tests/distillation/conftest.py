@@ -11,7 +11,8 @@ def potential():
     import torch
 
     bonds = ((0, 1, 1.0), (0, 2, 1.0), (0, 3, 1.0), (0, 4, 1.0), (1, 5, 1.0))
-    positions = np.random.default_rng(0).normal(size=(6, 3))
+    # All within the reach of each other.
+    positions = np.random.default_rng(0).normal(scale=0.1, size=(6, 3))
     names = ("C1", "O1", "H1", "H2", "H3", "H4")
     ligand = Ligand((6, 8, 1, 1, 1, 1), bonds, 0, "CO", positions, names)
     torch.manual_seed(0)
