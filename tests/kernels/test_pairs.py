@@ -177,8 +177,8 @@ def assert_as_openmm(force, arguments, exclusions=()):
 
 
 def test_nonbonded_is_that_of_openmm():
-    # Wide enough for OpenMM, which sees one image of each atom, and no more skewed than this: in one of seven scenes in BOXES["skewed"]
-    # the neighbour list of its Reference platform (8.4) lacks a pair near the cut-off.
+    # Wide enough for OpenMM, which sees one image of each atom, and little skewed: in one of seven scenes in BOXES["skewed"] the
+    # neighbour list of its Reference platform (8.4) lacks a pair near the cut-off.
     box = torch.tensor([[2.2, 0, 0], [0.3, 2.1, 0], [-0.3, 0.2, 2.0]], dtype=torch.float64)
     arguments = scene(NONBONDED, box)
     excluded = [(i, i + 1) for i in range(0, 60, 3)]
