@@ -29,10 +29,19 @@ def is_hydrogen(atom: HasElement) -> bool:
     return atom.element is not None and atom.element.atomic_number == 1
 
 
+UNKNOWN = "X"
+"""The symbol of an atom of which a file does not say what it is."""
+
+
 def openmm_element(symbol: str) -> app.element.Element | None:
-    """Return OpenMM's element of a symbol; None where OpenMM has none."""
+    """Return OpenMM's element of a symbol; None where OpenMM has none.
+
+    An unknown atom is taken for nitrogen, which has about the mean weight of a protein's atoms but hydrogen.
+    """
     if symbol == "D":
         return app.element.deuterium
+    if symbol == UNKNOWN:
+        return app.element.nitrogen
     try:
         return app.element.Element.getBySymbol(symbol)
     except KeyError:

@@ -12,6 +12,7 @@ from openmm import app
 
 from .backbone import atoms_by_name
 from .residues import is_d_amino_acid
+from .stereocentres import d_amino_acids
 from .torsions import peptide_torsions
 
 FAVOURED = 0.02
@@ -44,14 +45,17 @@ class BackboneTorsions(NamedTuple):
     handedness: np.ndarray
 
 
-def backbone_torsions(topology: app.Topology) -> BackboneTorsions:
+def backbone_torsions(topology: app.Topology, positions: np.ndarray) -> BackboneTorsions:
     """Find the residues with φ and ψ, by the bonds to their neighbours.
 
     Parameters
     ----------
     topology : openmm.app.Topology
         With bonds.
+    positions : np.ndarray, shape (N, 3)
+        They tell L-amino acids from D ones, whose name may be that of the L one; where Cα is flat, or without Cβ, the name does.
     """
+    is_d = d_amino_acids(topology, positions)
     names = atoms_by_name(topology)
     kinds = [each.residue.name for each in names]
     residue_of_atom = np.array([atom.residue.index for atom in topology.atoms()], dtype=np.int64)
@@ -66,7 +70,7 @@ def backbone_torsions(topology: app.Topology) -> BackboneTorsions:
         np.array(chosen, dtype=np.int64),
         np.array(atoms, dtype=np.int64).reshape(-1, 5),
         np.array([_plot(kinds[i], kinds[residue_of_atom[after[i]]]) for i in chosen], dtype="<U10"),
-        np.array([-1.0 if is_d_amino_acid(kinds[i]) else 1.0 for i in chosen]),
+        np.array([-1.0 if is_d.get(i, is_d_amino_acid(kinds[i])) else 1.0 for i in chosen]),
     )
 
 

@@ -17,6 +17,8 @@ IDEAL_IMPROPER = np.arcsin(1.0 / np.sqrt(3.0))
 """Angle (35.3°) between two planes of a tetrahedral centre's improper torsion of its three neighbours."""
 PYRAMIDAL = np.radians(20.0)
 """The least improper torsion of an sp3 centre, where only the geometry distinguishes it from an sp2 one."""
+FLAT = np.radians(10.0)
+"""A centre of an amino acid or nucleotide whose improper torsion is smaller than this has no handedness."""
 LONGEST_CARBONYL = 1.32
 """Å; the bond of an alcohol or ether is longer by 0.1 Å."""
 
@@ -45,6 +47,20 @@ def chiral_centres(topology: app.Topology) -> np.ndarray:
     """
     centres = [found for names in atoms_by_name(topology) for found in _centres_of(names)]
     return np.array(centres, dtype=np.int64).reshape(-1, 4)
+
+
+def d_amino_acids(topology: app.Topology, positions: np.ndarray) -> dict[int, bool]:
+    """Return whether amino acids have the hand of D ones, by the index of their residue, but for those with a flat Cα."""
+    atoms = list(topology.atoms())
+    centres = np.array(
+        [each for each in chiral_centres(topology) if atoms[each[0]].name == "CA"], dtype=np.int64
+    ).reshape(-1, 4)
+    improper = torsion_angles(positions, centres)
+    return {
+        atoms[centre].residue.index: bool(angle < 0)
+        for centre, angle in zip(centres[:, 0], improper)
+        if abs(angle) >= FLAT
+    }
 
 
 def _centres_of(names: NamedAtoms) -> Iterator[tuple[int, ...]]:

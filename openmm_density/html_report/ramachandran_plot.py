@@ -57,7 +57,7 @@ def ramachandran_figure(models: Sequence[ShownModel], rows: Mapping[str, int]) -
 
 
 def _traces(model: ShownModel, rows: Mapping[str, int]) -> list[dict[str, Any]]:
-    torsions = backbone_torsions(model.topology)
+    torsions = backbone_torsions(model.topology, model.positions)
     if not len(torsions.residues):
         return []
     with np.errstate(invalid="ignore"):

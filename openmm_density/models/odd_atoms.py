@@ -9,6 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
+from ..chemistry.elements import UNKNOWN
+from ..chemistry.residue_names import standard_residue_names
+from ..chemistry.residues import residue_label
+from ..chemistry.stereocentres import d_amino_acids
 from ..errors import InputError
 from ..wording import counted, listing
 from .conformers import ReadResidue
@@ -137,6 +141,12 @@ def notes_on_atoms(model: Model) -> list[str]:
         notes.append(
             f"Occupancies of 0, of {named(absent, occupancies)}, are written as they are; the fit takes every atom as there."
         )
+    unknown = [record.describe() for record in records if record.element == UNKNOWN]
+    if unknown:
+        notes.append(
+            f"{counted(len(unknown), 'atom')} of no known element ({listing(unknown, SHOWN)}) "
+            f"{'weighs' if len(unknown) == 1 else 'weigh'} as nitrogen here, and stay unknown in what is written."
+        )
     negative = b_factors < 0
     if negative.any():
         notes.append(
@@ -147,7 +157,23 @@ def notes_on_atoms(model: Model) -> list[str]:
         notes.append(
             f"B factors of 0, of {named(zero, b_factors)}, are written as they are unless they are refined."
         )
-    return notes + _unrelated_conformers(model)
+    return notes + _mirrored_residues(model) + _unrelated_conformers(model)
+
+
+def _mirrored_residues(model: Model) -> list[str]:
+    """Return a sentence on amino acids with the hand of D ones under names of L ones."""
+    is_d = d_amino_acids(model.topology, model.positions)
+    residues = list(model.topology.residues())
+    named = [
+        residue_label(residues[k]) for k in is_d if is_d[k] and residues[k].name in standard_residue_names()
+    ]
+    if not named:
+        return []
+    have = "has" if len(named) == 1 else "have"
+    return [
+        f"{counted(len(named), 'residue')} with the name of an L-amino acid {have} the hand of a D one, which is kept: "
+        f"{listing(named)}: rename what is D (DAL, DLE …), correct what is not."
+    ]
 
 
 def _unrelated_conformers(model: Model) -> list[str]:

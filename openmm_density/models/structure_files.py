@@ -12,6 +12,7 @@ import numpy as np
 from openmm import app
 
 from ..atomic_files import write_text
+from ..chemistry.elements import UNKNOWN
 from ..chemistry.residue_names import is_standard_polymer
 from ..errors import InputError
 from ..units import positions_in_angstrom
@@ -64,6 +65,9 @@ def prepared_header(prepared: Prepared) -> Header:
         header,
         occupancies=np.append(model.occupancies, 1.0)[nearest],
         altlocs=tuple("" if k < 0 else model.records[k].altloc for k in nearest),
+        unknown=frozenset(
+            i for i, k in enumerate(prepared.input_index) if k >= 0 and model.records[k].element == UNKNOWN
+        ),
         charges=tuple(0 if k < 0 else model.records[k].charge for k in prepared.input_index),
         rows=None if header.rows is None or nearest.min() < 0 else tuple(header.rows[k] for k in nearest),
         built=tuple(bool(k < 0) for k in prepared.input_index),
@@ -169,6 +173,8 @@ def structure_for_cif(
         records = [
             replace(record, altloc=altloc) for record, altloc in zip(records, header.altlocs, strict=True)
         ]
+    for k in header.unknown:
+        records[k] = replace(records[k], element=UNKNOWN)
     if header.charges is not None:
         records = [
             replace(record, charge=charge) for record, charge in zip(records, header.charges, strict=True)

@@ -9,7 +9,7 @@ import gemmi
 import numpy as np
 from openmm import app
 
-from ..chemistry.elements import openmm_element
+from ..chemistry.elements import UNKNOWN, openmm_element
 from ..chemistry.residue_names import name_tables, standard_residue_names
 from .bonds import (
     BACKBONE_BONDS,
@@ -29,6 +29,9 @@ from .structure_text import check_atoms, read_structure
 # strained, others must look like a bond.
 NEIGHBOUR_BACKBONE_BOND = 3.0
 OTHER_BACKBONE_BOND = 2.0
+
+# What the PDB calls atoms that nobody could name.
+_UNKNOWN_NAMES = ("UNK", "UNX", "UNL")
 
 
 def read_model(path: str | os.PathLike[str]) -> Model:
@@ -189,17 +192,19 @@ def polymer_element(name: str) -> str:
 
 
 def _ligand_element(atom: gemmi.Atom, misplaced: bool, size: int) -> str:
-    """Return an element symbol; where the file's columns are off, from the name's letters."""
+    """Return an element symbol; where the file's columns are off, from the name's letters, if they are one's."""
     element = atom.element
-    if element.name != "X" and not misplaced:
+    if element.name != UNKNOWN and not misplaced:
         return element.name
+    if atom.name in _UNKNOWN_NAMES:
+        return UNKNOWN
     letters = "".join(character for character in atom.name if character.isalpha())
     candidates = [letters[:1], letters[:2]] if size > 1 else [letters[:2], letters[:1]]
     for candidate in candidates:
         found = gemmi.Element(candidate.capitalize())
-        if found.name != "X" and (size == 1 or len(candidate) == 2 or candidate in "HCNOSPFIBK"):
+        if found.name != UNKNOWN and (size == 1 or len(candidate) == 2 or candidate in "HCNOSPFIBK"):
             return found.name
-    return element.name if element.name != "X" else "C"
+    return element.name
 
 
 def _is_polymer(residue: ReadResidue) -> bool:

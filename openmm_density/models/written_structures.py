@@ -38,6 +38,8 @@ class Header:
         Of the atoms, 1 where not given.
     altlocs : tuple of str, optional
         The labels of the conformers that the atoms are of, empty for atoms with no alternates.
+    unknown : frozenset of int
+        The atoms of no known element, whatever the topology has in its place.
     charges : tuple of int, optional
         Formal charges, 0 where not given.
     metadata : Metadata
@@ -53,6 +55,7 @@ class Header:
     space_group: str = ""
     occupancies: np.ndarray | None = None
     altlocs: tuple[str, ...] | None = None
+    unknown: frozenset[int] = frozenset()
     charges: tuple[int, ...] | None = None
     metadata: Metadata = field(default_factory=Metadata)
     rows: tuple[int, ...] | None = None

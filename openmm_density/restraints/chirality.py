@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..chemistry.residue_names import standard_residue_names
-from ..chemistry.stereocentres import IDEAL_IMPROPER, chiral_centres, other_centres
+from ..chemistry.stereocentres import FLAT, IDEAL_IMPROPER, chiral_centres, other_centres
 from ..chemistry.torsions import torsion_angles
 from ..wording import listing
 from .torsions import TorsionRestraint
@@ -14,8 +14,6 @@ CHIRALITY_FORCE_CONSTANT = 1000.0
 """kJ/mol/rad²: a flat centre costs 83 kJ/mol beyond the force field, an inverted one 520."""
 CHIRALITY_TOLERANCE = np.radians(12.0)
 """Deviation of an improper torsion from ideal (35.3°) that costs no energy."""
-FLAT = np.radians(10.0)
-"""A centre of an amino acid or nucleotide whose improper torsion is smaller than this in the start has no handedness yet."""
 STEEPEST = np.radians(50.0)
 """The largest improper torsion at which a centre of another residue is held, however bad the start is there."""
 

@@ -56,7 +56,7 @@ class RamachandranRestraint(Restraint):
     topology : openmm.app.Topology or mdtraj.Topology
         Residues are joined by its bonds.
     positions : Quantity or array_like, shape (N, 3)
-        Å where plain. The energy does not depend on them.
+        Å where plain; they tell which residues are D-amino acids.
     force_constant, parameter_name, force_group, periodic
         As for `openmm_density.restraints.Restraint`; k is in kJ/mol/rad².
 
@@ -75,7 +75,7 @@ class RamachandranRestraint(Restraint):
         self, topology: app.Topology, positions: Any, force_constant: Any = None, **common: Any
     ) -> None:
         super().__init__(topology, positions, force_constant, **common)
-        self.torsions = backbone_torsions(self.topology)
+        self.torsions = backbone_torsions(self.topology, self.start)
         if not self.n_terms:
             return
         if ramachandran_tables() is None:

@@ -58,7 +58,7 @@ def ramachandran(topology: app.Topology, positions: np.ndarray) -> Ramachandran:
     positions : np.ndarray, shape (N, 3)
         Å.
     """
-    found = backbone_torsions(topology)
+    found = backbone_torsions(topology, positions)
     phi = found.handedness * torsion_angles(positions, found.atoms[:, :4])
     psi = found.handedness * torsion_angles(positions, found.atoms[:, 1:])
     return Ramachandran(found.residues, phi, psi, _regions(found.plots, phi, psi))

@@ -7,13 +7,13 @@ from pathlib import Path
 import gemmi
 import numpy as np
 import pytest
-from openmm import app
+from openmm import app, unit
 
 from openmm_density.chemistry.elements import is_hydrogen
 from openmm_density.chemistry.residues import residue_label
 from openmm_density.errors import InputError
 from openmm_density.models import prepare
-from openmm_density.models.structure_files import write_cif
+from openmm_density.models.structure_files import prepared_header, write_cif, write_model_cif, write_pdb
 from openmm_density.models.structures import Model, read_model
 
 from ..small_models import ADK_OPEN, FRAGMENT, bonds_between_residues, fragment_lines, hetatm, written
@@ -154,7 +154,7 @@ def test_best_conformer_is_kept_whole(small_data: Path, tmp_path: Path) -> None:
     assert [(record.name, record.altloc) for record in model.alternates.records] == [("CB", "A")]
     assert model.alternates.positions[0, 0] == 1.0
     assert model.alternates.occupancies == pytest.approx([0.3])
-    (note,) = model.notes
+    note = model.notes[0]
     assert note.startswith("1 alternate conformer is not fitted: it moves rigidly")
 
 
@@ -245,3 +245,26 @@ def test_nan_in_mmcif_is_an_error(small_data: Path, tmp_path: Path) -> None:
     document.write_file(str(tmp_path / "nan.cif"))
     with pytest.raises(InputError, match="not a number"):
         read_model(tmp_path / "nan.cif")
+
+
+def test_an_atom_of_no_known_element_stays_unknown(small_data: Path, tmp_path: Path) -> None:
+    """As the PDB names what nobody could name, with its element and without."""
+    lines = fragment_lines(small_data)
+    corner = read_model(small_data / FRAGMENT).positions.max(axis=0)
+    lines.append(hetatm(900, "UNK", "UNX", 301, corner + 5, "X"))
+    lines.append(hetatm(901, "UNK", "UNX", 302, corner + 9, " "))
+    lines.append(hetatm(902, "U", "U1", 303, corner + 13, " "))
+    model = read_model(written(tmp_path / "unknown.pdb", lines))
+    assert [record.element for record in model.records[-3:]] == ["X", "X", "U"]
+    assert any("2 atoms of no known element (A UNX 301 UNK, A UNX 302 UNK)" in note for note in model.notes)
+    # It has a weight that is neither nothing nor uranium's.
+    masses = [atom.element.mass.value_in_unit(unit.dalton) for atom in model.topology.atoms()]
+    assert masses[-3] == pytest.approx(np.mean([mass for mass in masses[:-3] if mass > 2]), abs=1.5)
+    prepared = prepare(model)
+    write_pdb(tmp_path / "m.pdb", model, model.positions + 1.0)
+    write_model_cif(tmp_path / "m.cif", model, model.positions + 1.0)
+    write_cif(tmp_path / "p.cif", prepared.topology, prepared.positions, header=prepared_header(prepared))
+    for name in ("m.pdb", "m.cif", "p.cif"):
+        structure = gemmi.read_structure(str(tmp_path / name))
+        found = {r.name: atom.element.name for chain in structure[0] for r in chain for atom in r}
+        assert (found["UNX"], found["U1"]) == ("X", "U")

@@ -105,6 +105,26 @@ def test_violations_are_the_outliers_of_the_plot(built: Model) -> None:
     assert found[0].value == max(each.value for each in found) > 30 and found[0].target == 0
 
 
+def test_a_d_amino_acid_under_the_name_of_an_l_one_has_the_turned_plot(native: Model) -> None:
+    """A mirror image costs the same; glycine alone, without Cβ, is taken for what its name says."""
+    model = shaken(native, 0.1)
+    mirrored = model.positions * [-1.0, 1.0, 1.0]
+    restraint = RamachandranRestraint(model.topology, mirrored)
+    as_read = RamachandranRestraint(model.topology, model.positions)
+    glycine = as_read.torsions.plots == "glycine"
+    np.testing.assert_array_equal(restraint.torsions.handedness, np.where(glycine, 1, -1))
+    chosen = np.flatnonzero(~glycine).tolist()
+    energies = [
+        energy_at(context_with(only(each.create_force(), chosen), len(mirrored)), positions)
+        for each, positions in ((restraint, mirrored), (as_read, model.positions))
+    ]
+    assert energies[0] == pytest.approx(energies[1], rel=1e-4) and energies[1] > 10
+    regions = [
+        ramachandran(model.topology, places).regions[~glycine] for places in (mirrored, model.positions)
+    ]
+    assert (regions[0] == regions[1]).mean() > 0.95
+
+
 def test_the_plot_of_a_d_amino_acid_is_turned(small_data: Path) -> None:
     model = read_model(small_data / "emd5925_frag/5925_native.pdb")
     for residue in model.topology.residues():
@@ -140,18 +160,17 @@ def forces_at(context: openmm.Context, positions: np.ndarray) -> np.ndarray:
 
 
 @needs_torch_force
-@pytest.mark.parametrize("d_amino_acids", [False, True])
+@pytest.mark.parametrize("mirrored", [False, True])
 @pytest.mark.parametrize("displacement", [0.0, 0.25, 0.6])
 def test_as_an_operator_it_has_the_energy_and_forces_of_the_expression(
-    small_data: Path, displacement: float, d_amino_acids: bool
+    small_data: Path, displacement: float, mirrored: bool
 ) -> None:
     model = read_model(small_data / "emd5925_frag/5925_native.pdb")
-    if d_amino_acids:
-        for residue in model.topology.residues():
-            residue.name = {"ALA": "DAL", "LEU": "DLE"}.get(residue.name, residue.name)
     positions = shaken(model, displacement).positions if displacement else model.positions
+    if mirrored:
+        positions = positions * [-1.0, 1.0, 1.0]
     restraint = RamachandranRestraint(model.topology, positions)
-    assert (restraint.torsions.handedness < 0).any() == d_amino_acids
+    assert (np.mean(restraint.torsions.handedness) < 0) == mirrored
     expression, operator = both_forms(restraint)
     energies = [energy_at(context, positions) for context in (expression, operator)]
     forces = [forces_at(context, positions) for context in (expression, operator)]
