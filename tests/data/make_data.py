@@ -260,6 +260,11 @@ def main(source: Path, target: Path) -> None:
         lambda atom: atom.chain == "A",
     )
     cut_pdb(source / "zoo/104D_v30.pdb.gz", zoo / "104d_junction.pdb", heavy(residues(3, 6)))
+    cut_pdb(
+        source / "zoo/1bna_dna.pdb.gz",
+        zoo / "1bna_strand.pdb",
+        lambda atom: atom.chain == "A" and atom.number < 6,
+    )
     cut_cif(source / "zoo/1ema.cif.gz", zoo / "1ema_chromophore.cif", residues(63, 69))
     cut_pdb(
         source / "zoo/1ejg_crambin_0.5A.pdb.gz",

@@ -318,6 +318,24 @@ def test_nucleotides_with_a_whole_phosphate_are_described(tmp_path: Path) -> Non
     assert np.isfinite(energy) and energy < 1e4
 
 
+@pytest.mark.parametrize("lost", [("P", "OP1", "OP2"), ("OP1", "OP2")])
+def test_phosphates_are_built_where_they_were(
+    small_data: Path, tmp_path: Path, lost: tuple[str, ...]
+) -> None:
+    lines = (small_data / "zoo" / "1bna_strand.pdb").read_text().splitlines()
+    whole = read_model(small_data / "zoo" / "1bna_strand.pdb")
+    bare = [x for x in lines if x.startswith("ATOM") and x[12:16].strip() not in lost]
+    prepared = prepare(read_model(written(tmp_path / "bare.pdb", bare)))
+    places = {(a.residue.id, a.name): whole.positions[a.index] for a in whole.topology.atoms()}
+    built = [
+        np.linalg.norm(prepared.positions[a.index] - places[a.residue.id, a.name])
+        for a in prepared.topology.atoms()
+        if a.name in lost
+    ]
+    assert len(built) == 4 * len(lost) and max(built) < 0.3
+    assert [len(names) for names in prepared.report.added_heavy_atoms.values()] == [len(lost)] * 4
+
+
 def test_preparing_twice_gives_the_same_bits(small_data: Path) -> None:
     model = read_model(small_data / FRAGMENT)
     first, second = prepare(model), prepare(model)

@@ -14,6 +14,7 @@ from pdbfixer import PDBFixer
 from ...chemistry.elements import is_hydrogen
 from ...chemistry.residues import residue_label
 from ...wording import listing
+from .phosphates import add_phosphates
 from .prepared import PreparationReport
 from .work_residues import Link, WorkAtom, WorkResidue, bound_atoms, opposite, positions_of, topology_of
 
@@ -49,7 +50,10 @@ def add_missing_heavy_atoms(
     fixer.topology, fixer.positions = topology, positions_of(residues)
     fixer.missingResidues = {}
     fixer.findMissingAtoms()
-    if _add_beta_carbons(residues, fixer, report):
+    phosphates = list(add_phosphates(residues))
+    for work, names in phosphates:
+        report.added_heavy_atoms.setdefault(work.label, []).extend(names)
+    if _add_beta_carbons(residues, fixer, report) or phosphates:
         fixer.topology, fixer.positions = topology_of(residues, links)[0], positions_of(residues)
         fixer.findMissingAtoms()
     bound = bound_atoms(residues, links)
