@@ -162,14 +162,23 @@ def with_side_chain_bond(
     def place(line: str) -> np.ndarray:
         return np.array([float(line[k : k + 8]) for k in (30, 38, 46)])
 
-    # The acid's carbon is where it has to be, and what it lost points at the nucleophile.
+    def arms(atoms: dict[tuple[int, str], str], name: str) -> np.ndarray:
+        found = [
+            place(line) - place(atoms[0, name])
+            for (k, other), line in atoms.items()
+            if k == 0 and other != name
+        ]
+        return sum(arm / np.linalg.norm(arm) for arm in found if np.linalg.norm(arm) < 1.9)
+
+    # The acid's carbon is where it has to be, and what it lost, be it a hydrogen, points at the nucleophile.
     centre = place(first[0, nucleophile])
     arm = place(first[0, before]) - centre
     arm /= np.linalg.norm(arm)
-    across = np.cross(arm, [0.3, 0.5, 0.8])
+    across = np.cross(arm, [0.3, 0.5, 0.8]) if donor != "HIS" else -arms(first, nucleophile)
+    across -= arm * (across @ arm)
     across /= np.linalg.norm(across)
     target = np.cos(np.radians(bend)) * arm + np.sin(np.radians(bend)) * across
-    own = place(second[0, carbon]) - place(second[0, lost])
+    own = place(second[0, carbon]) - place(second[0, lost]) if lost else arms(second, carbon)
     turn, _ = Rotation.align_vectors([target], [own / np.linalg.norm(own)])
     end = centre + (length or ideal) * target
     lines = list(first.values())
@@ -200,6 +209,29 @@ def test_side_chains_of_standard_residues_are_bonded_by_distance(
     near = {"NZ": {"HZ1", "HZ2", "HZ3"}, "SG": {"HG"}, "OG1": {"HG1"}}[case[2]]
     assert len(near & {atom.name for atom in first.atoms()}) == (1 if case[2] == "NZ" else 0)
     assert frozenset(prepared.prepared_index[[a.index for a in bond]].tolist()) in harmonic_bonds(prepared)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        ("CYS", "CB", "SG", "TYR", "CE1", None, 101.0, 1.77),
+        ("MET", "CE", "SD", "TYR", "CE2", None, 103.0, 1.79),
+        ("HIS", "CE1", "NE2", "TYR", "CE2", None, 126.0, 1.40),
+        ("CYS", "CB", "SG", "HIS", "CE1", None, 101.0, 1.74),
+    ],
+    ids=lambda case: f"{case[0]}-{case[3]}",
+)
+def test_aromatic_side_chains_are_bonded_by_distance(small_data: Path, tmp_path: Path, case: tuple) -> None:
+    model = with_side_chain_bond(small_data, tmp_path / "bond.pdb", case)
+    (bond,) = [(a, b) for a, b in model.topology.bonds() if a.residue.chain is not b.residue.chain]
+    assert {atom.name for atom in bond} == {case[2], case[4]}
+    prepared = prepare(model)
+    second = next(iter(list(prepared.topology.chains())[1].residues()))
+    assert f"H{case[4][1:]}" not in {atom.name for atom in second.atoms()}
+    assert prepared.report.rigid_residues == []
+    # As far from the ring as a contact, there is none.
+    far = with_side_chain_bond(small_data, tmp_path / "far.pdb", case, length=case[7] + 0.25)
+    assert all(a.residue.chain is b.residue.chain for a, b in far.topology.bonds())
 
 
 def test_what_is_near_without_the_chemistry_of_a_bond_stays_apart(small_data: Path, tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def check_pdb(path: Path, out: Path, model: object) -> None:
     lost, new = Counter(before) - Counter(after), Counter(after) - Counter(before)
     stale = {line for line in lost if line.startswith("REMARK") and remark_number(line) in STALE_REMARKS}
     assert {line[:6] for line in lost if line not in stale} <= {"MASTER"}
-    # What was not named before: cis peptides, links, disulphides, the resolution that only a refinement's statistics told, the end.
+    # What was not named before: cis peptides, bonds, the resolution that only a refinement's statistics told, the end.
     assert {line[:6].strip() for line in new} <= {"CISPEP", "LINK", "SSBOND", "REMARK", "MASTER", "END"}
     assert [line for line in after if line not in new] == [line for line in before if line not in lost]
     assert bool(stale) == any("REMARK" in sentence for sentence in left_out)
