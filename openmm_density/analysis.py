@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import mdtraj
 import numpy as np
 
-from .errors import InputError
+from .errors import InputError, level_outside
 from .maps.checks import check_map, check_resolution
 from .maps.grids import index_reach
 from .maps.model_density import MASK_RADIUS
 from .models.matching import ca_rmsd, match_alpha_carbons, residues_of
 from .models.trajectory_files import as_openmm_topology, load_trajectory
-from .units import ANGSTROM_PER_NANOMETER, resolution_in_angstrom
+from .units import ANGSTROM_PER_NANOMETER, resolution_in_angstrom, takes_units
 from .validation.correlation import MapCorrelation
 from .validation.fsc import ShellCorrelation, model_fsc
 from .validation.q_score import SIGMA, QScores, q_scores
@@ -87,6 +87,7 @@ class Scores:
         }
 
 
+@takes_units("resolution")
 def score(
     trajectory: mdtraj.Trajectory,
     density_map: DensityMap,
@@ -154,6 +155,7 @@ def frames_in_map(trajectory: mdtraj.Trajectory, density_map: DensityMap) -> np.
     return _in_map(trajectory, density_map, _frames(trajectory, density_map))
 
 
+@takes_units("resolution")
 def correlation(
     trajectory: mdtraj.Trajectory,
     density_map: DensityMap,
@@ -174,6 +176,7 @@ def correlation(
     return _correlated(MapCorrelation.cc_mask, trajectory, density_map, resolution, stride, progress)
 
 
+@takes_units("resolution")
 def residue_correlation(
     trajectory: mdtraj.Trajectory,
     density_map: DensityMap,
@@ -196,6 +199,7 @@ def residue_correlation(
     )
 
 
+@takes_units("sigma")
 def q_score(
     trajectory: mdtraj.Trajectory,
     density_map: DensityMap,
@@ -246,6 +250,7 @@ def q_score(
     return QScores(*(np.array(values) for values in zip(*found)))
 
 
+@takes_units("resolution")
 def fsc(
     trajectory: mdtraj.Trajectory,
     density_map: DensityMap,
@@ -284,7 +289,7 @@ def _correlated(
 ) -> np.ndarray:
     """Return a measure of every frame, by one `MapCorrelation`."""
     frames = _frames(trajectory, density_map, stride)
-    _check_frames_in_map(trajectory, density_map, frames, stacklevel=4)
+    _check_frames_in_map(trajectory, density_map, frames)
     evaluate = partial(
         measure, MapCorrelation(density_map, as_openmm_topology(trajectory.topology), resolution)
     )
@@ -322,10 +327,8 @@ def _in_map(trajectory: mdtraj.Trajectory, density_map: DensityMap, frames: np.n
     return inside
 
 
-def _check_frames_in_map(
-    trajectory: mdtraj.Trajectory, density_map: DensityMap, frames: np.ndarray, stacklevel: int = 3
-) -> None:
-    """Refuse a trajectory beside the map; warn, as from so many calls up, of frames that are."""
+def _check_frames_in_map(trajectory: mdtraj.Trajectory, density_map: DensityMap, frames: np.ndarray) -> None:
+    """Refuse a trajectory beside the map; warn of frames that are."""
     outside = frames[~_in_map(trajectory, density_map, frames)]
     # Frames with positions that are not numbers are refused when they are evaluated.
     outside = outside[np.isfinite(trajectory.xyz[outside]).all(axis=(1, 2))]
@@ -339,7 +342,7 @@ def _check_frames_in_map(
         frames_are = "frame {} is" if len(outside) == 1 else "frames {} are"
         warnings.warn(
             f"{frames_are.format(names)} outside the map, where nothing correlates (frames are counted from 0)",
-            stacklevel=stacklevel,
+            stacklevel=level_outside(),
         )
 
 

@@ -6,8 +6,9 @@ import errno
 import functools
 import numbers
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping
-from os import PathLike
+from os import PathLike, path
 from typing import Any
 
 
@@ -216,6 +217,17 @@ def knowing_keywords(construct: Callable[..., None]) -> Callable[..., None]:
         construct(self, *arguments, **options)
 
     return checked
+
+
+def level_outside() -> int:
+    """Return the ``stacklevel`` with which a warning names the line that called into this package, however deep it is raised."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame, level = frame.f_back, level + 1
+    return level
+
+
+_PACKAGE = path.join(path.dirname(path.abspath(__file__)), "")
 
 
 def is_of_machine(error: BaseException) -> bool:

@@ -1,10 +1,13 @@
-"""Plain floats and ``openmm.unit`` quantities, brought to the unit that a docstring names."""
+"""Plain numbers and ``openmm.unit`` quantities, brought to the unit that a docstring names."""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
 import numbers
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .errors import InputError
 
@@ -16,30 +19,128 @@ if TYPE_CHECKING:
 
 ANGSTROM_PER_NANOMETER = 10.0
 
+_Callable = TypeVar("_Callable", bound=Callable[..., Any])
 
-def value_in(quantity: Any, default_unit: unit.Unit) -> Any:
-    """Return a quantity's value in a unit; a plain number or array already is in that unit."""
+
+def takes_units(*lengths: str, **others: str) -> Callable[[_Callable], _Callable]:
+    """Return a decorator of a function, or of a class for its constructor, whose arguments may be quantities.
+
+    The function gets plain numbers and arrays in the units that it works in; what has no unit, and what is no number, goes
+    through as it is. Every public argument that has a unit is named so: `tests/test_units.py` looks for those that are not.
+
+    Parameters
+    ----------
+    *lengths : str
+        Arguments in Å, positions among them.
+    **others : str
+        The units of others by their symbols, as in ``strength="kJ/mol"``.
+
+    Raises
+    ------
+    InputError
+        By the function, naming the argument, if a quantity is of another kind.
+    """
+    units = {**dict.fromkeys(lengths, "Å"), **others}
+
+    def decorate(target: _Callable) -> _Callable:
+        if isinstance(target, type):
+            target.__init__ = takes_units(**units)(target.__init__)
+            return target
+        names = list(inspect.signature(target).parameters)
+        places = [
+            (names.index(name) if name in names else len(names), name, into) for name, into in units.items()
+        ]
+
+        @functools.wraps(target)
+        def converted(*arguments: Any, **keywords: Any) -> Any:
+            given = list(arguments)
+            for place, name, into in places:
+                if place < len(given):
+                    given[place] = in_unit(given[place], into, name)
+                elif name in keywords:
+                    keywords[name] = in_unit(keywords[name], into, name)
+            return target(*given, **keywords)
+
+        converted.units = {**getattr(target, "units", {}), **units}
+        return converted
+
+    return decorate
+
+
+def in_unit(value: Any, into: str | unit.Unit, argument: str) -> Any:
+    """Return numbers in a unit, wherever in them quantities are; what has no unit already is in it.
+
+    Parameters
+    ----------
+    value : object
+        A quantity of a number, an array or a list becomes a float or an array; a list, tuple or array of quantities the same of
+        floats or arrays. Everything else is returned as it is.
+    into : str or Unit
+        The unit, or its symbol.
+    argument : str
+        That the error names.
+
+    Raises
+    ------
+    InputError
+        If a quantity is of another kind.
+    """
+    if value is None or isinstance(value, (numbers.Real, str)):
+        return value
+    if isinstance(value, (list, tuple)):
+        found = [in_unit(each, into, argument) for each in value]
+        if all(new is old for new, old in zip(found, value)):
+            return value
+        return found if isinstance(value, list) else tuple(found)
+    import numpy as np
     from openmm import unit
 
-    if unit.is_quantity(quantity):
-        return quantity.value_in_unit(default_unit)
-    return quantity
+    if isinstance(value, np.ndarray) and value.dtype == object:
+        plain = np.array([in_unit(each, into, argument) for each in value.ravel()])
+        return plain.reshape(value.shape + plain.shape[1:])
+    if not unit.is_quantity(value):
+        return value
+    wanted = _unit(into) if isinstance(into, str) else into
+    if not value.unit.is_compatible(wanted):
+        symbol = into if isinstance(into, str) else into.get_symbol()
+        raise InputError(
+            f"must be in {symbol}, or in units that can be converted to it",
+            argument=argument,
+            found=value.unit.get_name(),
+            remedy=f"give a number of {symbol}" if symbol != "dimensionless" else "give a plain number",
+        )
+    plain = np.asarray(value._value, dtype=np.float64) * value.unit.conversion_factor_to(wanted)
+    return plain if plain.ndim else float(plain)
 
 
-def in_angstrom(length: Any, name: str = "length") -> float:
-    """Return a length in Å; a plain float already is. ``name`` is the argument that an error names."""
-    if isinstance(length, numbers.Real):
-        return float(length)
+@functools.cache
+def _unit(symbol: str) -> unit.Unit:
+    """Return the unit of a symbol."""
     from openmm import unit
 
-    return number_in(length, unit.angstrom, name)
+    energy = unit.kilojoule_per_mole
+    return {
+        "Å": unit.angstrom, "Å²": unit.angstrom**2, "nm": unit.nanometer, "°": unit.degree,
+        "K": unit.kelvin, "bar": unit.bar, "fs": unit.femtosecond, "ps": unit.picosecond, "1/ps": unit.picosecond**-1,
+        "Da": unit.dalton, "kJ/mol": energy, "kJ/mol/nm": energy / unit.nanometer,
+    }[symbol]  # fmt: skip
 
 
 def positive(value: float, argument: str, example: str) -> float:
     """Return a number that is positive and finite; raise InputError for others, naming the argument and an example of it."""
-    if not 0 < value < math.inf:
+    if not 0 < (number := as_number(value, argument)) < math.inf:
         raise InputError("must be positive", argument=argument, found=value, remedy=f"give {example}")
-    return value
+    return number
+
+
+def as_number(value: Any, argument: str) -> float:
+    """Return a float; raise InputError, naming the argument, for what is not one number."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise InputError(
+            "must be a number or a Quantity", argument=argument, found=repr(value), remedy="give one number"
+        ) from None
 
 
 def resolution_in_angstrom(resolution: Any) -> float:
@@ -50,7 +151,7 @@ def resolution_in_angstrom(resolution: Any) -> float:
     InputError
         If it is no positive length.
     """
-    return positive(in_angstrom(resolution, "resolution"), "resolution", "Å, such as 3.5")
+    return positive(in_unit(resolution, "Å", "resolution"), "resolution", "Å, such as 3.5")
 
 
 def checked_length(length: Any, argument: str, *, zero: bool = True) -> float:
@@ -61,7 +162,7 @@ def checked_length(length: Any, argument: str, *, zero: bool = True) -> float:
     InputError
         Naming the argument, if the length is not finite, is negative, or is 0 where `zero` is False.
     """
-    value = in_angstrom(length, argument)
+    value = as_number(in_unit(length, "Å", argument), argument)
     if not (math.isfinite(value) and (value >= 0 if zero else value > 0)):
         raise InputError(
             "must be a length, 0 or more" if zero else "must be a positive length",
@@ -70,27 +171,6 @@ def checked_length(length: Any, argument: str, *, zero: bool = True) -> float:
             remedy="give Å",
         )
     return value
-
-
-def number_in(quantity: Any, default_unit: unit.Unit, name: str) -> float:
-    """Return a quantity's value in a unit as a float; a plain number already is in that unit.
-
-    ``name`` is the argument that the error names.
-
-    Raises
-    ------
-    InputError
-        If it is no number, or one in another kind of unit.
-    """
-    try:
-        return float(value_in(quantity, default_unit))
-    except (TypeError, ValueError):
-        raise InputError(
-            f"must be a number of {default_unit.get_name()} or a Quantity",
-            argument=name,
-            found=repr(quantity),
-            remedy="give one number",
-        ) from None
 
 
 def positions_in_angstrom(positions: Any, n_atoms: int | None = None) -> np.ndarray:
@@ -109,14 +189,10 @@ def positions_in_angstrom(positions: Any, n_atoms: int | None = None) -> np.ndar
         If they are no numbers, of another shape, or not as many as there must be.
     """
     import numpy as np
-    from openmm import unit
 
-    if unit.is_quantity(positions):
-        positions = positions.value_in_unit(unit.angstrom)
-    elif len(positions) and unit.is_quantity(positions[0]):
-        positions = [position.value_in_unit(unit.angstrom) for position in positions]
+    plain = in_unit(positions, "Å", "positions")
     try:
-        array = np.asarray(positions, dtype=np.float64)
+        array = np.asarray(plain, dtype=np.float64)
     except (TypeError, ValueError):
         array = None
     if array is None or array.ndim != 2 or array.shape[1] != 3:

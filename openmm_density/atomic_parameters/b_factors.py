@@ -17,7 +17,7 @@ from ..maps.density_map import DensityMap
 from ..models.conformer_topology import PlacedConformers
 from ..models.model import Model
 from ..models.symmetry_operators import SymmetryOperators
-from ..units import resolution_in_angstrom
+from ..units import resolution_in_angstrom, takes_units
 from .half_map_check import HalfMapCheck, check_levels
 from .information import uncertainties
 from .levels import ATOM_UP_TO, LEVELS, RESIDUE_UP_TO, BLevel, b_level, finest_level
@@ -155,6 +155,7 @@ class BFactorRefinement:
     >>> refined.b_factors, refined.cc_uniform, refined.cc
     """
 
+    @takes_units("resolution", "positions", bounds="Å²")
     def __init__(
         self,
         model: Model | app.Topology,

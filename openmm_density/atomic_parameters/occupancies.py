@@ -19,7 +19,7 @@ from ..maps.density_map import DensityMap
 from ..models.conformer_topology import PlacedConformers
 from ..models.model import Model
 from ..models.symmetry_operators import SymmetryOperators
-from ..units import resolution_in_angstrom
+from ..units import resolution_in_angstrom, takes_units
 from .b_factors import BOUNDS
 from .information import occupancy_deviations
 from .levels import b_level, checked_atoms
@@ -112,6 +112,7 @@ class OccupancyRefinement:
         One sentence naming the argument, what was found and what to do.
     """
 
+    @takes_units("resolution", "positions", bounds="Å²")
     def __init__(
         self,
         model: Model | app.Topology,

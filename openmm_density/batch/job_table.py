@@ -10,6 +10,7 @@ from typing import Any
 
 from ..errors import InputError, as_argument
 from ..maps.map_suffixes import MTZ_SUFFIX
+from ..units import takes_units
 from ..wording import listing
 from .jobs import Job, check_jobs, option_words
 
@@ -21,6 +22,7 @@ FILES = ("reference", "restrain_to", "dictionary", "half_map", "protocol", "forc
 _FLAGS = {"yes": True, "true": True, "no": False, "false": False}
 
 
+@takes_units("resolution")
 def read_jobs(
     path: str | os.PathLike[str],
     output: str | os.PathLike[str],

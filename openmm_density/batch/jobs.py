@@ -13,8 +13,10 @@ from ..errors import InputError
 from ..given_files import check_given_file
 from ..maps.map_suffixes import MRC_SUFFIXES, MTZ_SUFFIX, SITUS_SUFFIXES, map_suffix
 from ..models.structure_suffixes import check_structure_suffix
+from ..units import takes_units
 
 
+@takes_units("resolution")
 @dataclass(frozen=True)
 class Job:
     """One fit.
@@ -53,6 +55,7 @@ class Job:
         return [self.model, self.map, *resolution, "--seed", str(self.seed), *self.arguments]
 
 
+@takes_units("resolution")
 def jobs_of(
     models: Sequence[str | os.PathLike[str]],
     maps: Sequence[str | os.PathLike[str]],

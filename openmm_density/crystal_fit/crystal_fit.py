@@ -14,7 +14,7 @@ from ..fitting.locks import FolderLock
 from ..fitting.output.results import CRYSTAL_SETTINGS, check_unused, finished_summary
 from ..fitting.protocols import Protocol, find_protocol
 from ..stopwatch import Stopwatch
-from ..units import resolution_in_angstrom
+from ..units import resolution_in_angstrom, takes_units
 from .cycles import Cycle, Interrupted, Listener, carry_out, cycle_folder
 from .models import model_of, phased_model
 from .output import Course, remove_crystal, write_crystal
@@ -72,6 +72,7 @@ class CrystalFit:
         One sentence on what cannot be used.
     """
 
+    @takes_units("resolution")
     def __init__(
         self,
         model: str | os.PathLike[str],

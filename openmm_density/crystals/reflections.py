@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import InputError, as_argument
 from ..maps.mtz_maps import check_reflections, read_mtz
-from ..units import resolution_in_angstrom
+from ..units import resolution_in_angstrom, takes_units
 from ..wording import counted
 from .free_flags import free_reflections, made_flags
 from .french_wilson import amplitudes as amplitudes_of
@@ -90,6 +90,7 @@ class Reflections:
             free=None if self.free is None else self.free[chosen],
         )
 
+    @takes_units("resolution")
     def cut(self, resolution: float | None) -> Reflections:
         """Return those up to a resolution in Å.
 

@@ -12,7 +12,7 @@ from openmm import app
 from ..errors import InputError
 from ..maps.density_map import DensityMap
 from ..maps.model_density import B_PER_RESOLUTION
-from ..units import resolution_in_angstrom
+from ..units import resolution_in_angstrom, takes_units
 from ..validation.all_atom_contacts import AllAtomContacts
 from ..validation.box_correlations import box_correlations
 from ..validation.emringer import emringer
@@ -55,6 +55,7 @@ class FiguresOfModel:
     contacts: AllAtomContacts | None = None
 
 
+@takes_units("resolution")
 def deposition_figures(
     model: FiguresOfModel,
     density_map: DensityMap,

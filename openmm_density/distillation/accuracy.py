@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..units import takes_units
+
 KJ_PER_KCAL = 4.184
 FORCE_LIMIT = 1.0
 """kcal/mol/Å: the mean error of a force's component on held-out geometries at 300 K that a potential may have."""
@@ -49,6 +51,7 @@ class Accuracy:
         return math.isfinite(self.force_mae) and self.force_mae <= FORCE_LIMIT
 
     @classmethod
+    @takes_units(temperature="K", energies="kJ/mol", forces="kJ/mol/nm")
     def of(
         cls,
         temperature: float,

@@ -6,7 +6,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ..units import takes_units
 
+
+@takes_units(positions="nm")
 @dataclass(frozen=True, eq=False)
 class Ligand:
     """One molecule with all its hydrogens.

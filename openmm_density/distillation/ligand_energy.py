@@ -20,7 +20,7 @@ from ..energies.painn_network import PaiNNNetwork
 from ..errors import InputError
 from ..native_force.forms import kernel_problem
 from ..plugins import platform_names
-from ..units import ANGSTROM_PER_NANOMETER
+from ..units import ANGSTROM_PER_NANOMETER, takes_units
 from .accuracy import disagreement
 from .potential_file import LigandPotential, load
 
@@ -142,6 +142,7 @@ class LigandEnergy:
         backend = "NativeForce" if serves or "CUDA" in platform_names() else "auto"
         return painn.create_force(backend=backend, parameter_name=parameter_name)
 
+    @takes_units(positions="nm")
     def energy(self, positions: np.ndarray) -> float:
         """Return the energy in kJ/mol above that of the teacher's relaxed geometry, by the mean of the students.
 
@@ -152,6 +153,7 @@ class LigandEnergy:
         """
         return float(self._evaluated(positions)[0].mean())
 
+    @takes_units(positions="nm")
     def disagreement(self, positions: np.ndarray) -> float:
         """Return how far the students' forces are apart, in kcal/mol/Å; see `bound`.
 

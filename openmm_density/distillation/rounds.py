@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InputError, SimulationError
+from ..units import takes_units
 from .accuracy import FORCE_LIMIT, Accuracy, disagreement
 from .extra import imported
 from .geometries import Soundness, conformers, dynamics, normal_mode_displacements, relaxed
@@ -27,6 +28,7 @@ Progress = Callable[[int, int, str], None]
 """Called with what is done of how much, and what is being done."""
 
 
+@takes_units(cutoff="nm")
 @dataclass(frozen=True)
 class Settings:
     """How much is spent on a potential; the default brings most ligands of 20 to 50 atoms within the limit.

@@ -6,12 +6,11 @@ import math
 from typing import Any
 
 import numpy as np
-from openmm import unit
 from openmm.app import Topology
 
 from ..chemistry.residues import named_atoms
 from ..errors import InputError, SimulationError
-from ..units import number_in
+from ..units import as_number, in_unit
 
 STRENGTH_PER_ATOM = 10.0
 """kJ/mol per fitted atom: by default, and before an automatic strength is calibrated."""
@@ -41,7 +40,7 @@ def strength_per_atom(strength: Any) -> float:
                 remedy="give kJ/mol per fitted atom, such as 10",
             )
         return STRENGTH_PER_ATOM
-    per_atom = number_in(strength, unit.kilojoule_per_mole, "strength")
+    per_atom = as_number(in_unit(strength, "kJ/mol", "strength"), "strength")
     if not math.isfinite(per_atom) or per_atom < 0:
         raise InputError(
             "must be 0 or more kJ/mol per fitted atom",

@@ -11,7 +11,7 @@ import openmm
 from openmm.app import Topology
 
 from ..chemistry.residues import named_atoms
-from ..errors import InputError
+from ..errors import InputError, level_outside
 from ..units import positions_in_angstrom
 from .measures import Measure
 
@@ -47,19 +47,19 @@ def positions_of_all(topology: Topology, positions: Any) -> np.ndarray:
     return positions
 
 
-def warn_of_incompatible_forces(system: openmm.System, stacklevel: int) -> None:
-    """Warn of forces of a System with which a model does not go into a map; ``stacklevel`` is that of the caller."""
+def warn_of_incompatible_forces(system: openmm.System) -> None:
+    """Warn of forces of a System with which a model does not go into a map."""
     for force in system.getForces():
         if isinstance(force, openmm.CMMotionRemover):
             warnings.warn(
                 "the System has a CMMotionRemover, which stops the model from travelling into its density: "
                 "create it with removeCMMotion=False",
-                stacklevel=stacklevel + 1,
+                stacklevel=level_outside(),
             )
         elif "Barostat" in force.getName():
             warnings.warn(
                 f"the System has a {force.getName()}, which moves the model against the fixed map: fit at constant volume",
-                stacklevel=stacklevel + 1,
+                stacklevel=level_outside(),
             )
 
 

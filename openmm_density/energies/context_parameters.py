@@ -9,6 +9,7 @@ from typing import Any
 
 import openmm
 
+from ..errors import level_outside
 from ..native_force import NativeForce
 from ..plugins import openmmtorch
 
@@ -53,7 +54,7 @@ def warn_of_shared(system: openmm.System, parameter_name: str, to_come: int = 0)
             f"the System has {len(holders)} force{'s' if len(holders) > 1 else ''} ({', '.join(names)}) with the parameter "
             f'"{parameter_name}"{", and this would be one more" if to_come else ""}: whatever sets it sets all of them, so give '
             "one DensityFit another parameter_name",
-            stacklevel=3,
+            stacklevel=level_outside(),
         )
 
 
@@ -92,6 +93,6 @@ class ParameterUse:
             warnings.warn(
                 f'another DensityFit of this topology has made a force with the parameter "{self._parameter_name}" too: in one '
                 "System the two would share one strength, so give one of them another parameter_name",
-                stacklevel=3,
+                stacklevel=level_outside(),
             )
         made.append((self._number, self._pulls))

@@ -15,11 +15,11 @@ from openmm import unit
 from openmm.app import Topology
 
 from ..chemistry.topologies import openmm_topology
-from ..errors import InputError, knowing_keywords
+from ..errors import InputError, knowing_keywords, level_outside
 from ..maps.checks import check_map, check_resolution
 from ..maps.density_map import DensityMap
 from ..models.symmetry_operators import SymmetryOperators
-from ..units import ANGSTROM_PER_NANOMETER, in_angstrom, positive, resolution_in_angstrom, value_in
+from ..units import ANGSTROM_PER_NANOMETER, as_number, positive, resolution_in_angstrom, takes_units
 from . import forces
 from .calibration import (
     DEFAULT_RATIO,
@@ -135,6 +135,9 @@ class DensityFit:
         One sentence naming the argument, what was found and what to do.
     """
 
+    @takes_units(
+        "resolution", "cutoff", "positions", "crop_margin", "voxel_size", strength="kJ/mol", b_factors="Å²"
+    )
     @knowing_keywords
     def __init__(
         self,
@@ -182,7 +185,7 @@ class DensityFit:
         if periodic is None:
             self.periodic = system is not None and system.usesPeriodicBoundaryConditions()
         self._molecules = molecule_numbers(self.topology, system) if self.periodic else None
-        self._cutoff = None if cutoff is None else in_angstrom(cutoff, "cutoff")
+        self._cutoff = None if cutoff is None else as_number(cutoff, "cutoff")
         around = None if self._positions is None else self._positions[self.atoms]
         if operators is not None:
             check_operators(operators, density_map)
@@ -191,7 +194,7 @@ class DensityFit:
         source = TargetSource(density_map, self.measure, mask, threshold, around, crop_margin, voxel_size)
         self._take(source, resolution)
         if system is not None:
-            warn_of_incompatible_forces(system, stacklevel=3)
+            warn_of_incompatible_forces(system)
         self.automatic = isinstance(strength, str)
         self.default_strength = strength_per_atom(strength) * len(self.atoms)
         if self._positions is not None and self.measure.can_be_constant:
@@ -227,6 +230,7 @@ class DensityFit:
         fit._take(self._source, factor * self.resolution)
         return fit
 
+    @takes_units("resolution")
     def with_map(self, density_map: DensityMap, resolution: float) -> DensityFit:
         """Return the same fit to another map, such as a blurred one, at its resolution in Å."""
         check_resolution(density_map, resolution)
@@ -234,6 +238,7 @@ class DensityFit:
         fit._take(self._source.with_map(density_map), resolution)
         return fit
 
+    @takes_units("positions")
     def with_copies(
         self, topology: Topology, originals: np.ndarray, occupancies: Any, positions: Any, system: Any
     ) -> DensityFit:
@@ -260,7 +265,7 @@ class DensityFit:
         why, remedy = why_no_force(self.measure, correlation)
         warnings.warn(
             f'similarity="{self.measure.name}" has no force at these positions, because {why}: {remedy}',
-            stacklevel=4,
+            stacklevel=level_outside(),
         )
 
     @property
@@ -388,6 +393,7 @@ class DensityFit:
         density = self._target, self._potential, self._gaussians, self.cutoff
         return similarity_energy(*density, measure, indices, n_particles, self.operators)
 
+    @takes_units("positions")
     def similarity(self, positions: Any) -> float:
         """Return the similarity S that the energy uses.
 
@@ -398,6 +404,7 @@ class DensityFit:
         """
         return self.similarity_of_fitted(self.fitted_positions(positions))
 
+    @takes_units("positions")
     def fitted_positions(self, positions: Any) -> torch.Tensor:
         """Return positions of the fitted atoms in nm, shape (M, 3), from those of all particles as for `similarity`."""
         return torch.from_numpy(self._checked(positions)[self.atoms] / ANGSTROM_PER_NANOMETER)
@@ -427,7 +434,7 @@ class DensityFit:
             self._evaluator = self._energy_of_fitted(self.measure)
         if self.periodic and box is not None:
             whole = self._whole_molecules(self._evaluator, torch.arange(len(self.atoms)), len(self.atoms))
-            fitted = whole.whole(fitted, torch.as_tensor(np.asarray(value_in(box, unit.nanometer))))
+            fitted = whole.whole(fitted, torch.as_tensor(np.asarray(box)))
         similarity, gradient = self._evaluator.similarity(fitted)
         return float(similarity), gradient.numpy()
 
@@ -437,6 +444,7 @@ class DensityFit:
         check_unit(self._bonds, positions)
         return positions
 
+    @takes_units(bounds="kJ/mol")
     def calibrate(
         self,
         context: openmm.Context,
@@ -455,8 +463,7 @@ class DensityFit:
         ratio : float
             Density force over all other forces.
         bounds : tuple of float
-            Least and largest k in kJ/mol per fitted atom. A model that already fits has hardly any density force, and without a
-            bound k would run away.
+            Least and largest k in kJ/mol per fitted atom: of a model that already fits, k would run away.
 
         Returns
         -------
@@ -477,9 +484,8 @@ class DensityFit:
         found = context.getState(forces=True).getForces(asNumpy=True)
         found = np.asarray(found.value_in_unit(unit.kilojoule_per_mole / unit.nanometer))
         check_numbers("forces", found, self.topology)
-        _, density = self._unit_forces(
-            torch.from_numpy(np.asarray(positions)[self.atoms]), state.getPeriodicBoxVectors(asNumpy=True)
-        )
+        box = state.getPeriodicBoxVectors(asNumpy=True).value_in_unit(unit.nanometer)
+        _, density = self._unit_forces(torch.from_numpy(np.asarray(positions)[self.atoms]), box)
         check_numbers("density forces", density, self.topology, self.atoms)
         if not np.any(density):
             raise InputError(

@@ -11,7 +11,7 @@ import torch
 
 from ..errors import InputError, as_argument
 from ..maps.density_map import DensityMap
-from ..units import in_angstrom
+from ..units import as_number
 from .form_factors import SIGMA_PER_RESOLUTION
 from .measures import Measure
 
@@ -135,7 +135,7 @@ class TargetSource:
                     "no fitted atom lies inside the map",
                     remedy="check the map's origin, or put the model into the map first",
                 )
-            object.__setattr__(self, "crop_margin", in_angstrom(self.crop_margin, "crop_margin"))
+            object.__setattr__(self, "crop_margin", as_number(self.crop_margin, "crop_margin"))
         if self.voxel_size == "auto":
             return
         if self.measure.is_potential:
@@ -144,7 +144,7 @@ class TargetSource:
                 argument="voxel_size",
                 remedy="leave it out",
             )
-        wanted = in_angstrom(self.voxel_size, "voxel_size")
+        wanted = as_number(self.voxel_size, "voxel_size")
         if not (np.isfinite(wanted) and wanted > 0):
             raise InputError(
                 "must be positive", argument="voxel_size", found=wanted, remedy="give a length in Å"

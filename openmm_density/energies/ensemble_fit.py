@@ -16,7 +16,7 @@ from openmm_density.kernels.density import measures
 from ..errors import InputError
 from ..merging import MergedSystem
 from ..native_force import Computation, make_force
-from ..units import ANGSTROM_PER_NANOMETER
+from ..units import ANGSTROM_PER_NANOMETER, takes_units
 from .density_fit import DensityFit
 from .ensemble_density import EnsembleDensity
 from .forces import BackendUnavailable, backend_problem
@@ -121,6 +121,7 @@ class EnsembleFit:
         """The Context parameters that hold the weights, as ``density_strength_weight_0``."""
         return [f"{self.parameter_name}_weight_{number}" for number in range(self.replicas)]
 
+    @takes_units(displacements="nm")
     def create_module(self, displacements: Any = None) -> EnsembleDensity:
         """Build the module behind the force: ``module(positions, strengths)`` with k and the weights behind it.
 
@@ -186,6 +187,7 @@ class EnsembleFit:
         for name, weight in zip(self.weight_names, self.replica_weights):
             context.setParameter(name, weight)
 
+    @takes_units("positions")
     def similarity(self, positions: Sequence[Any], weights: Any = None) -> float:
         """Return the similarity S of the mean density that the energy uses.
 
@@ -202,6 +204,7 @@ class EnsembleFit:
         found, _ = self._evaluator.of_fitted(self._among_all(positions), torch.from_numpy(weights))
         return float(found)
 
+    @takes_units("positions")
     def weight_gradient(self, positions: Sequence[Any], weights: Any = None) -> tuple[float, np.ndarray]:
         """Return S, and ∂S/∂w by the kernel's derivative with respect to the amplitudes, shape (replicas,).
 
@@ -214,6 +217,7 @@ class EnsembleFit:
         weights = self.replica_weights if weights is None else checked_weights(weights, self.replicas)
         return self._weighted(self._fitted(positions), weights)
 
+    @takes_units("positions")
     def position_gradient(self, positions: Sequence[Any], weights: Any = None) -> tuple[float, np.ndarray]:
         """Return S, and ∂S/∂positions in Å⁻¹, shape (replicas, N, 3): 0 for atoms that are not fitted.
 
@@ -230,6 +234,7 @@ class EnsembleFit:
         )
         return float(found), gradient.numpy().reshape(self.replicas, -1, 3) / ANGSTROM_PER_NANOMETER
 
+    @takes_units("positions")
     def refine_weights(
         self, positions: Sequence[Any], weights: Any = None, prior: float = PRIOR, rounds: int = ROUNDS
     ) -> np.ndarray:

@@ -16,7 +16,6 @@ from openmm.app import Topology
 
 from ..errors import InputError, as_argument
 from ..models.symmetry_operators import SymmetryOperators
-from ..units import value_in
 from .atom_selection import select_atoms
 from .form_factors import form_factor_gaussians, resolution_gaussians
 from .measures import Measure
@@ -243,7 +242,7 @@ def _per_particle(name: str, values: Any, topology: Topology, default: float) ->
     n_particles = topology.getNumAtoms()
     if values is None:
         return np.full(n_particles, default)
-    array = np.asarray(value_in(values, unit.angstrom**2), dtype=np.float64)
+    array = np.asarray(values, dtype=np.float64)
     if array.shape != (n_particles,) or not np.isfinite(array).all():
         raise InputError(
             f"must hold one finite number for each of the {n_particles} particles",

@@ -15,7 +15,7 @@ import torch
 from openmm import unit
 
 from .. import native_force
-from ..errors import InputError, as_argument
+from ..errors import InputError, as_argument, level_outside
 from ..native_force.forms import kernel_problem
 from ..plugins import openmmtorch, platform_names
 from .modules import ProbeEnergy
@@ -274,7 +274,7 @@ def best_backend(module: torch.nn.Module | None = None) -> str:
         problem = _problem_with(backend, module)
         if problem is None:
             if backend not in _AS_GOOD:
-                warnings.warn(f"using {backend}, because {'; '.join(problems)}", stacklevel=3)
+                warnings.warn(f"using {backend}, because {'; '.join(problems)}", stacklevel=level_outside())
             return backend
         problems.append(f"{backend} does not work here ({problem.rstrip('.')})")
     raise BackendUnavailable(

@@ -18,7 +18,7 @@ from openmm_density.kernels import pairs as _pairs  # noqa: F401  (defines an op
 from ..errors import InputError
 from ..models.symmetry_operators import SPECIAL_POSITION, SymmetryOperators
 from ..native_force.forms import evaluated_natively
-from ..units import ANGSTROM_PER_NANOMETER
+from ..units import ANGSTROM_PER_NANOMETER, takes_units
 from . import forces
 from .checks import positions_of_all
 from .contact_images import contact_images
@@ -104,6 +104,7 @@ class MateContacts(nn.Module):
         return k * energy, found
 
 
+@takes_units("positions")
 def add_symmetry_contacts(
     system: openmm.System,
     topology: Topology,

@@ -26,6 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import InputError
+from ..units import takes_units
 from ..wording import listing
 
 _SETTINGS = ("elements", "features", "layers", "n_radial", "cutoff")
@@ -72,6 +73,7 @@ class PaiNNNetwork(nn.Module):
         If a number is none of those above.
     """
 
+    @takes_units(cutoff="nm")
     def __init__(
         self,
         elements: Sequence[int],

@@ -18,7 +18,7 @@ from ..atomic_files import remove_abandoned, replacing, write_text
 from ..errors import InputError
 from ..models.structure_files import Header, write_cif
 from ..stopwatch import PARTS, WITHIN, Stopwatch
-from ..units import ANGSTROM_PER_NANOMETER
+from ..units import ANGSTROM_PER_NANOMETER, takes_units
 from .beside import Beside, Pending
 from .locks import LOCK
 from .log_table import log_table
@@ -81,6 +81,7 @@ class RunFolder:
         """Whether a fit can be resumed from here."""
         return any((self.path / name).exists() for name in (STATE, PREVIOUS))
 
+    @takes_units(b_factors="Å²")
     def save(
         self,
         state: RunState,

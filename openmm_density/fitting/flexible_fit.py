@@ -22,7 +22,7 @@ from ..models.structures import Model
 from ..restraints.planarity import SIGMA
 from ..stopwatch import Stopwatch
 from ..symmetry.assembly import AssemblySymmetry
-from ..units import resolution_in_angstrom
+from ..units import resolution_in_angstrom, takes_units
 from ..validation.map_checks import MapChecks
 from ..validation.model_report import map_report
 from .beside import Beside, Pending
@@ -179,6 +179,7 @@ class FlexibleFit:
         If an argument is not known.
     """
 
+    @takes_units("resolution", "planarity")
     def __init__(
         self,
         model: Model,
@@ -307,6 +308,7 @@ class FlexibleFit:
         )
         return [name for name, share in shares if share is not None and share.left_out]
 
+    @takes_units("positions")
     def map_report(self, topology: app.Topology, positions: np.ndarray) -> Pending[dict[str, Any]]:
         """Return the report on how well a model agrees with the map, made once, and beside the fit where that has processes.
 
@@ -342,6 +344,7 @@ class FlexibleFit:
         platform = self._run.engine.platform
         return make_context(self._systems.stiff_without_density, openmm.VerletIntegrator(0.001), platform)
 
+    @takes_units("positions")
     def moved(self, result: FitResult, positions: np.ndarray) -> FitResult:
         """Return a result with its model at other positions (N, 3) in Å, and what is measured of it there."""
         in_input = self.prepared.input_positions(positions)

@@ -171,9 +171,11 @@ def _placement(
             nearby = placed_near(model, fit_map, fit_map.carried_along(centre) - centre)
             if nearby is not None:
                 return nearby
-        if any(finding.check == "place" for finding in here.checks.findings):
-            pose = here.checks.figures["place"]
-            return placed_at(model, fit_map, np.array(pose["rotation"]), np.array(pose["shift"]))
+        for finding in here.checks.findings:
+            if finding.check in ("place", "box"):
+                pose = here.checks.figures[finding.check]
+                turn = np.array(pose.get("rotation", np.eye(3)))
+                return placed_at(model, fit_map, turn, np.array(pose["shift"]))
         if fit_map.corrections.mirror and here.cc < MIRRORED_FIT:
             place = "on"
     return placed(model, fit_map, place, threads)

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..units import takes_units
+
 if TYPE_CHECKING:
     from .density_map import DensityMap
 
 
+@takes_units("voxel_size")
 @dataclass(frozen=True)
 class MapCorrections:
     """Corrections of a map as it was read, made in this order.

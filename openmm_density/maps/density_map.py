@@ -11,7 +11,7 @@ import numpy as np
 from scipy import fft, ndimage
 
 from ..errors import InputError, as_argument
-from ..units import checked_length, positions_in_angstrom
+from ..units import checked_length, positions_in_angstrom, takes_units
 from .fourier import fourier_filtered, fourier_resampled
 from .grids import (
     MOST_VOXELS,
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from openmm.app import Topology
 
 
+@takes_units("matrix", "origin")
 @dataclass(frozen=True, eq=False, repr=False)
 class DensityMap:
     """A density on a grid that is placed in Cartesian space; immutable by convention.
@@ -132,6 +133,7 @@ class DensityMap:
         """Lengths in Å and angles in degrees of the box that the whole grid fills; a crystal's unit cell."""
         return cell_parameters(self.matrix * self.size)
 
+    @takes_units("points")
     def to_index(self, points: Any) -> np.ndarray:
         """Return the fractional grid indices (i, j, k) of points, shape (N, 3).
 
@@ -153,8 +155,7 @@ class DensityMap:
         Returns
         -------
         on_map, of_box : tuples
-            Indices into `data` and into an array of the box, shape (nz, ny, nx), that select the same grid
-            points. On a periodic map the whole box is selected, and one voxel may come more than once.
+            Indices of the same points in `data` and in an array of the box; a periodic map may have one voxel several times.
         """
         if self.periodic:
             x, y, z = (np.arange(first, first + n) % cycle for first, n, cycle in zip(start, size, self.size))
@@ -186,11 +187,9 @@ class DensityMap:
         Parameters
         ----------
         path : path-like
-            ``.mrc``, ``.map``, ``.ccp4`` (MRC2014, CCP4), ``.situs``, ``.sit`` (SITUS) or ``.mtz``, each also
-            with ``.gz``.
+            ``.mrc``, ``.map``, ``.ccp4`` (MRC2014, CCP4), ``.situs``, ``.sit`` (SITUS) or ``.mtz``, each also with ``.gz``.
         columns : (str, str), optional
-            Labels of amplitude and phase in an MTZ file; found among the usual ones (2FOFCWT/PH2FOFCWT,
-            FWT/PHWT, …) when not given.
+            Labels of amplitude and phase in an MTZ file; found among the usual ones (FWT/PHWT, …) when not given.
         periodic : bool, optional
             True: the map is (part of) a unit cell; False: a finite piece, whatever the file says. Decided as
             above when not given.
@@ -205,24 +204,22 @@ class DensityMap:
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the map; what `from_file` reads back has the same voxels in the same place.
 
-        MRC files hold cell and origin in float32. A periodic map is marked as one whole cell of a crystal in
-        P1; a finite triclinic one as a piece of a larger cell, which is the format's own way to say so.
+        MRC files hold cell and origin in float32. A periodic map is marked as one whole cell of a crystal in P1.
 
         Parameters
         ----------
         path : path-like
-            ``.mrc``, ``.map`` or ``.ccp4`` (MRC2014, mode 2), or ``.situs``, ``.sit``, each also with
-            ``.gz``.
+            ``.mrc``, ``.map`` or ``.ccp4`` (MRC2014, mode 2), or ``.situs``, ``.sit``, each also with ``.gz``.
 
         Raises
         ------
         InputError
-            If the suffix is none of these, the folder does not exist, or the format cannot hold the map:
-            SITUS only takes finite maps of cubic voxels, MRC only steps along x and in the x-y plane for the
-            first two axes.
+            If the suffix is none of these, the folder does not exist, or the format cannot hold the map: SITUS only takes finite
+            maps of cubic voxels, MRC only steps along x and in the x-y plane for the first two axes.
         """
         write_map(path, PlacedVoxels(self.data, self.matrix, self.origin, self.periodic, self.space_group))
 
+    @takes_units("around", "margin")
     def crop(self, around: Any, margin: Any) -> DensityMap:
         """Return the part of the map around some positions, as a finite map on the same grid points.
 
@@ -252,13 +249,13 @@ class DensityMap:
         origin = self.origin + self.matrix @ start
         return DensityMap(self.data[on_map].copy(), self.matrix, origin, space_group=self.space_group)
 
+    @takes_units("voxel_size")
     def resample(self, voxel_size: Any) -> DensityMap:
         """Return the same density, over the same physical extent, on a grid of other voxels, by Fourier interpolation.
 
-        Along each axis the number of voxels is the least that is FFT-friendly and makes them no larger than
-        asked; an axis that already has the size asked for keeps its grid points. Grid point (0, 0, 0) stays
-        where it is. A finite map is continued by its mirror image, so that opposite edges do not ring into
-        each other. Coarser voxels lose the frequencies that they cannot hold.
+        Along each axis the number of voxels is the least that is FFT-friendly and makes them no larger than asked; an axis that
+        already has that size keeps its grid points. Grid point (0, 0, 0) stays where it is. A finite map is continued by its
+        mirror image, so that opposite edges do not ring into each other. Coarser voxels lose what they cannot hold.
 
         Parameters
         ----------
@@ -288,6 +285,7 @@ class DensityMap:
             data = fourier_resampled(data, 2 - axis, resampled_size[axis], self.periodic)
         return replace(self, data=data, matrix=self.matrix * (size / resampled_size))
 
+    @takes_units("sigma")
     def gaussian_filter(self, sigma: Any) -> DensityMap:
         """Return the map convolved with an isotropic Gaussian.
 
@@ -330,6 +328,7 @@ class DensityMap:
             )
         return replace(self, data=(self.data - np.float32(mean)) / np.float32(deviation))
 
+    @takes_units("voxel_size")
     def with_voxel_size(self, voxel_size: Any) -> DensityMap:
         """Return the same voxels with other steps between them, as where the header had them wrong.
 
@@ -362,8 +361,7 @@ class DensityMap:
     def mirrored(self) -> DensityMap:
         """Return the mirror image of the map in the same box.
 
-        On an orthogonal grid z is reversed; where the steps are not at right angles no axis alone makes a mirror image, and all
-        three are reversed. The two differ by half a turn.
+        On an orthogonal grid z is reversed; on others, where no axis alone makes a mirror image, all three are.
         """
         flipped = self.data[::-1] if self.is_orthogonal else self.data[::-1, ::-1, ::-1]
         return replace(self, data=flipped.copy())
@@ -372,6 +370,7 @@ class DensityMap:
         """Return the map with its sign changed: molecules that were negative in it are positive."""
         return replace(self, data=-self.data)
 
+    @takes_units("positions", "radius")
     def mask_around(self, positions: Any, radius: Any) -> np.ndarray:
         """Return which voxels lie within a radius of any of the positions.
 
@@ -407,6 +406,7 @@ class DensityMap:
             mask[on_map] = around[of_box]
         return mask
 
+    @takes_units("points")
     def value_at(self, points: Any) -> np.ndarray:
         """Return the density at points, interpolated trilinearly between grid points.
 
@@ -418,8 +418,7 @@ class DensityMap:
         Returns
         -------
         np.ndarray of float64, shape (N,)
-            NaN where a coordinate is, and beyond the first or last grid point of a finite map: nothing is known
-            there. A periodic map continues across the borders of its cell.
+            NaN where a coordinate is, and beyond a finite map. A periodic one continues across the borders of its cell.
         """
         with np.errstate(invalid="ignore"):
             index = self.to_index(points)
@@ -438,6 +437,7 @@ class DensityMap:
         return np.where(unknown, np.nan, values)
 
     @classmethod
+    @takes_units("positions", "resolution", "voxel_size", "margin", b_factors="Å²")
     def simulate(
         cls,
         topology: Topology,

@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from openmm import unit
 
 from ..chemistry.residues import named_atoms
 from ..errors import InputError
-from ..units import checked_length, positions_in_angstrom, value_in
+from ..units import checked_length, in_unit, positions_in_angstrom
 from ..wording import counted, listing
 
 if TYPE_CHECKING:
@@ -82,7 +81,7 @@ def checked_voxel_size(voxel_size: Any) -> np.ndarray:
     InputError
         If these are no positive lengths.
     """
-    sizes = np.asarray(value_in(voxel_size, unit.angstrom), dtype=np.float64)
+    sizes = np.asarray(in_unit(voxel_size, "Å", "voxel_size"), dtype=np.float64)
     if sizes.shape not in ((), (3,)) or not (np.isfinite(sizes).all() and (sizes > 0).all()):
         raise InputError(
             "must be a positive length, or one for each of x, y and z",

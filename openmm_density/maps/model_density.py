@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import gemmi
 import numpy as np
-from openmm import unit
 from scipy import fft
 
 from ..errors import InputError
-from ..units import resolution_in_angstrom, value_in
+from ..units import resolution_in_angstrom
 from .fourier import low_passed
 from .grids import cell_parameters, check_span, checked_positions, index_box
 
@@ -88,7 +87,7 @@ class ModelDensity:
         self.is_heavy = np.array([e is not None and e.atomic_number > 1 for e in elements], dtype=bool)
         if b_factors is None:
             b_factors = B_PER_RESOLUTION * self.resolution
-        b = np.asarray(value_in(b_factors, unit.angstrom**2), dtype=np.float64)
+        b = np.asarray(b_factors, dtype=np.float64)
         if b.shape not in ((), (self.n_atoms,)) or not (np.isfinite(b).all() and (b >= 0).all()):
             raise InputError(
                 f"must be one number, or one for each of the {self.n_atoms} atoms, 0 or more",

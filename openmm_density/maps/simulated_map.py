@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import fft
 
-from ..errors import InputError, as_argument
+from ..errors import InputError, as_argument, level_outside
 from ..units import checked_length
 from .fourier import fourier_filtered
 from .grids import index_box
@@ -53,7 +53,7 @@ def empty_grid(
         warnings.warn(
             f"voxels of {step:g} Å hold no detail finer than {2 * step:g} Å: for a resolution of {model.resolution:g} Å "
             f"they must be no larger than {coarsest:g} Å",
-            stacklevel=3,
+            stacklevel=level_outside(),
         )
     matrix = np.diag([step] * 3)
     start, stop = index_box(positions, matrix, np.zeros(3), margin)

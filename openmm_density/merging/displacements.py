@@ -8,8 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..errors import InputError
+from ..units import takes_units
 
 
+@takes_units(positions="nm", gap="nm")
 def displacements_apart(positions: Sequence[np.ndarray], gap: float) -> np.ndarray:
     """Return by what to move each of some models so that they lie on a compact grid around zero, a gap apart.
 
@@ -30,6 +32,7 @@ def displacements_apart(positions: Sequence[np.ndarray], gap: float) -> np.ndarr
     InputError
         Positions are not finite, or the gap is not positive.
     """
+    positions = [np.asarray(each, dtype=np.float64) for each in positions]
     if not gap > 0:
         raise InputError("must be positive", argument="gap", found=gap, remedy="give nm, such as 3")
     if not len(positions) or not all(len(each) and np.isfinite(each).all() for each in positions):

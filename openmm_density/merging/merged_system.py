@@ -12,6 +12,7 @@ import openmm
 from openmm import unit
 
 from ..errors import InputError
+from ..units import takes_units
 from .bonded_forces import BONDED
 from .nonbonded_forces import NONBONDED
 
@@ -50,15 +51,18 @@ class MergedSystem:
         """Return what belongs to each System, such as its velocities or forces, of an array over all particles (a view)."""
         return [values[self.particles(copy)] for copy in range(len(self))]
 
+    @takes_units(positions="nm")
     def merged_positions(self, positions: Sequence[np.ndarray]) -> np.ndarray:
         """Return positions (nm) of all particles from those of each System, where it was given."""
         return np.concatenate([each + moved for each, moved in zip(positions, self.displacements)])
 
+    @takes_units(positions="nm")
     def separate_positions(self, positions: np.ndarray) -> list[np.ndarray]:
         """Return positions (nm) of each System, where it was given, from those of all particles."""
         return [each - moved for each, moved in zip(self.split(positions), self.displacements)]
 
 
+@takes_units(displacements="nm")
 def merge_systems(
     systems: Sequence[openmm.System], displacements: Any, without: Collection[str] = ()
 ) -> MergedSystem:

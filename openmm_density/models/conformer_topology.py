@@ -11,7 +11,8 @@ import numpy as np
 from openmm import app
 
 from ..chemistry.elements import openmm_element
-from ..errors import InputError, as_argument
+from ..errors import InputError, as_argument, level_outside
+from ..units import takes_units
 from ..wording import counted
 from .alternates import moved_with_residues
 from .model import Model
@@ -124,6 +125,7 @@ class FurtherConformers:
         return [np.flatnonzero(numbers == k) for k in np.unique(numbers)]
 
 
+@takes_units("positions")
 @dataclass(frozen=True)
 class PlacedConformers:
     """Further conformers of a model where they are.
@@ -141,6 +143,7 @@ class PlacedConformers:
     occupancies: np.ndarray
 
     @classmethod
+    @takes_units("positions")
     def of_model(cls, model: Model, positions: np.ndarray | None = None) -> PlacedConformers | None:
         """Return the conformers of a model that were not chosen; None where there are none.
 
@@ -204,6 +207,6 @@ def all_conformers(model: Model) -> AllConformers:
     if odd:
         warnings.warn(
             f"{model.path}: {counted(odd, 'atom')} with an occupancy below 0 or over 1, counted as 0 or 1",
-            stacklevel=2,
+            stacklevel=level_outside(),
         )
     return AllConformers(topology, positions, possible)

@@ -16,7 +16,7 @@ from openmm import app
 from ..chemistry.residue_names import name_tables
 from ..chemistry.residues import residue_kind
 from ..errors import InputError
-from ..units import positions_in_angstrom
+from ..units import positions_in_angstrom, takes_units
 
 FEWEST_PAIRS = 3
 # Share of identical residues from which two chains count as related. Aligned in this way, unrelated proteins
@@ -28,6 +28,7 @@ DISTANCE_SCALE = 100.0
 LIGAND_REACH = 8.0
 
 
+@takes_units("positions", "reference_positions")
 def match_alpha_carbons(
     topology: app.Topology | mdtraj.Topology,
     reference_topology: app.Topology | mdtraj.Topology,
@@ -127,6 +128,7 @@ def _ligand_centroids(topology: app.Topology, positions: np.ndarray) -> dict[str
     return found
 
 
+@takes_units("positions", "reference_positions")
 def ca_rmsd(positions: Any, reference_positions: Any, pairs: tuple[Sequence[int] | np.ndarray, ...]) -> float:
     """Return the root mean square distance of paired atoms in Å, without superposition.
 

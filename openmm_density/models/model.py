@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from openmm import app
 
+from ..units import takes_units
 from ..wording import counted
 from .metadata import Metadata
 
@@ -116,6 +117,7 @@ class Alternates:
         )
 
 
+@takes_units("positions", b_factors="Å²")
 @dataclass
 class Model:
     """An atomic model as it was read.

@@ -15,7 +15,7 @@ from ..atomic_files import write_text
 from ..chemistry.elements import UNKNOWN
 from ..chemistry.residue_names import is_standard_polymer
 from ..errors import InputError
-from ..units import positions_in_angstrom
+from ..units import positions_in_angstrom, takes_units
 from .kept_files import (
     CifAtom,
     atom_block,
@@ -83,6 +83,7 @@ def prepared_header(prepared: Prepared) -> Header:
     return replace(header, links=links)
 
 
+@takes_units("positions", b_factors="Å²")
 def write_cif(
     path: str | os.PathLike[str],
     topology: app.Topology,
@@ -183,6 +184,7 @@ def structure_for_cif(
     return structure_of(topology, atoms, header)
 
 
+@takes_units("positions", b_factors="Å²")
 def write_model_cif(
     path: str | os.PathLike[str],
     model: Model,
@@ -330,6 +332,7 @@ def pdb_limit(model: Model, positions: Any) -> str | None:
     return None
 
 
+@takes_units("positions", b_factors="Å²")
 def write_pdb(
     path: str | os.PathLike[str],
     model: Model,

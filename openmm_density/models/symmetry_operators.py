@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import InputError
-from ..units import value_in
+from ..units import in_unit, takes_units
 
 SPECIAL_POSITION = 0.8
 """Å: an atom nearer than this to a copy of its own lies on an element of symmetry, and the two are one."""
@@ -23,6 +23,7 @@ _ONE_ATOM = 1.001
 _SAME_ROTATION, _SAME_TRANSLATION = 1e-4, 1e-3
 
 
+@takes_units("translations")
 @dataclass(frozen=True, eq=False)
 class SymmetryOperators:
     """The operators x′ = R x + t that make an assembly, or the content of a crystal's cell, of one unit.
@@ -47,6 +48,7 @@ class SymmetryOperators:
     space_group: str = ""
 
     @classmethod
+    @takes_units("translations")
     def from_matrices(cls, rotations: ArrayLike, translations: Any) -> SymmetryOperators:
         """Return operators of given matrices.
 
@@ -66,10 +68,8 @@ class SymmetryOperators:
         InputError
             The shapes do not belong together, a number is not finite, a matrix is not orthogonal, or two operators are the same.
         """
-        from openmm import unit
-
         turned = np.array(rotations, dtype=np.float64)
-        moved = np.array(value_in(translations, unit.angstrom), dtype=np.float64)
+        moved = np.array(translations, dtype=np.float64)
         n = len(turned) if turned.ndim else 0
         if turned.shape != (n, 3, 3) or moved.shape != (n, 3):
             raise InputError(
@@ -97,7 +97,7 @@ class SymmetryOperators:
 
         Parameters
         ----------
-        cell : gemmi.UnitCell or sequence of float
+        cell : gemmi.UnitCell or sequence of float or Quantity
             a, b, c in Å, α, β, γ in °.
         space_group : gemmi.SpaceGroup or str
             In any setting and with any choice of the origin that gemmi knows, such as ``"P 1 21 1"``, ``"R 3 :H"``.
@@ -113,7 +113,7 @@ class SymmetryOperators:
             The space group is not known, or the cell does not have its symmetry.
         """
         if not isinstance(cell, gemmi.UnitCell):
-            cell = gemmi.UnitCell(*(float(value) for value in cell))
+            cell = gemmi.UnitCell(*in_unit(cell[:3], "Å", "cell"), *in_unit(cell[3:], "°", "cell"))
         group = space_group
         if not isinstance(group, gemmi.SpaceGroup):
             group = gemmi.find_spacegroup_by_name(str(space_group), cell.alpha, cell.gamma)
@@ -144,6 +144,7 @@ class SymmetryOperators:
     def __len__(self) -> int:
         return len(self.rotations)
 
+    @takes_units("positions")
     def expanded(self, positions: np.ndarray) -> np.ndarray:
         """Return the positions (N, 3) of the unit in every copy, shape (n, N, 3), in Å."""
         return np.einsum("gij,nj->gni", self.rotations, positions) + self.translations[:, None]
@@ -154,6 +155,7 @@ class SymmetryOperators:
         moved = self.translations + d - self.rotations @ d
         return SymmetryOperators(self.rotations, moved, self.cell, self.space_group)
 
+    @takes_units("positions")
     def multiplicities(self, positions: np.ndarray) -> np.ndarray:
         """Return how many copies of each atom are at its own place (`SPECIAL_POSITION`), itself among them.
 
@@ -169,6 +171,7 @@ class SymmetryOperators:
         away = self.nearest_images(self.expanded(positions) - positions)
         return (np.linalg.norm(away, axis=2) < SPECIAL_POSITION).sum(axis=0)
 
+    @takes_units("positions")
     def site_weights(self, positions: np.ndarray, occupancies: np.ndarray | None = None) -> np.ndarray | None:
         """Return the part of each atom that every copy has, shape (N,); None where no atom is on an element of symmetry.
 

@@ -21,6 +21,7 @@ import torch
 from openmm_density.kernels import compilation
 
 from ..errors import DeveloperWarning
+from ..units import takes_units
 from . import forms
 from .compiled import compiled_cuda_part, compiled_force
 from .computation import (
@@ -247,6 +248,7 @@ class CudaGraphForce(NativeForce):
         self.this = made.this
 
 
+@takes_units(strength="kJ/mol")
 def make_force(
     computation: Computation,
     parameter_name: str | Sequence[str],

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..errors import InputError, as_argument
+from ..units import takes_units
 
 ROOM_TEMPERATURE = 300.0
 """K."""
 
 
+@takes_units("resolution", strength="kJ/mol", temperature="K")
 @dataclass(frozen=True)
 class Rung:
     """What a replica is simulated at.
@@ -98,6 +100,7 @@ class Ladder:
         return cls(tuple(map(Rung, strengths, temperatures, resolutions)))
 
     @classmethod
+    @takes_units(temperature="K")
     def of_strength(
         cls, low: float, high: float, replicas: int, temperature: float = ROOM_TEMPERATURE
     ) -> Ladder:
@@ -105,11 +108,13 @@ class Ladder:
         return cls.between(Rung(low, temperature), Rung(high, temperature), replicas)
 
     @classmethod
+    @takes_units(strength="kJ/mol")
     def of_temperature(cls, high: float, low: float, replicas: int, strength: float) -> Ladder:
         """Return a ladder of temperatures (K) from high to low."""
         return cls.between(Rung(strength, high), Rung(strength, low), replicas)
 
     @classmethod
+    @takes_units(strength="kJ/mol", temperature="K")
     def of_resolution(
         cls, coarse: float, fine: float, replicas: int, strength: float, temperature: float = ROOM_TEMPERATURE
     ) -> Ladder:

@@ -18,7 +18,7 @@ from ..energies.context_parameters import as_made, parameter_names
 from ..energies.density_fit import DensityFit
 from ..errors import InputError, as_argument
 from ..restraints import PlanarityRestraint
-from ..units import ANGSTROM_PER_NANOMETER, positions_in_angstrom
+from ..units import ANGSTROM_PER_NANOMETER, positions_in_angstrom, takes_units
 from .ladder import Ladder
 from .metropolis import ExchangeRecord, exchange_neighbours
 from .replicas import PLANARITY, MergedReplicas, Replicas, SeparateReplicas, SetUp, Simulated, best_layout
@@ -92,6 +92,7 @@ class ReplicaExchange:
         System, density, ladder and positions do not belong together, or the layout is not possible.
     """
 
+    @takes_units("positions", friction="1/ps", timestep="ps")
     def __init__(
         self,
         system: openmm.System,
@@ -377,11 +378,9 @@ class ReplicaExchange:
     def _placed(self, positions: Any) -> np.ndarray:
         """Return the positions of each replica in nm, shape (R, N, 3)."""
         shape = (len(self.ladder), self._simulated.system.getNumParticles(), 3)
-        found = np.asarray(positions._value if unit.is_quantity(positions) else positions, dtype=object)
-        if found.ndim == 3 and not unit.is_quantity(positions):
-            placed = np.asarray(positions, dtype=np.float64)
-        else:
-            placed = positions_in_angstrom(positions)[None]
+        placed = np.asarray(positions, dtype=np.float64)
+        if placed.ndim != 3:
+            placed = positions_in_angstrom(placed)[None]
         if placed.shape[1:] != shape[1:] or placed.shape[0] not in (1, shape[0]):
             raise InputError(
                 "must be those of all particles, of one replica or of each",

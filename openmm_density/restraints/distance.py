@@ -10,7 +10,7 @@ from openmm import app, unit
 from ..chemistry.backbone import NamedAtoms, atoms_by_name, trace_atom
 from ..errors import InputError
 from ..models.matching import match_alpha_carbons
-from ..units import in_angstrom, number_in, positions_in_angstrom
+from ..units import as_number, positions_in_angstrom, takes_units
 from .elastic_network import near_pairs
 from .pairs import PairRestraint, distances
 
@@ -74,6 +74,7 @@ class DistanceRestraint(PairRestraint):
     default_parameter_name = "distance_restraint_strength"
     force_constant_unit = unit.kilojoule_per_mole
 
+    @takes_units("positions", "cutoff")
     def __init__(
         self,
         topology: app.Topology,
@@ -89,10 +90,10 @@ class DistanceRestraint(PairRestraint):
         **common: Any,
     ) -> None:
         super().__init__(topology, positions, force_constant, **common)
-        reach = in_angstrom(cutoff, "cutoff")
-        self.tolerance = number_in(tolerance, unit.dimensionless, "tolerance")
-        self.well = number_in(well, unit.dimensionless, "well")
-        self.fall_off = number_in(fall_off, unit.dimensionless, "fall_off")
+        reach = as_number(cutoff, "cutoff")
+        self.tolerance = as_number(tolerance, "tolerance")
+        self.well = as_number(well, "well")
+        self.fall_off = as_number(fall_off, "fall_off")
         for name, value, least, default in (
             ("cutoff", reach, 1.0, f"Å, such as {DISTANCE_CUTOFF:g}"),
             ("tolerance", self.tolerance, 0.0, f"a part of the length, such as {TOLERANCE:g}"),

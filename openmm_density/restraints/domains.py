@@ -14,6 +14,7 @@ from scipy.spatial import cKDTree
 
 from ..chemistry.backbone import atoms_by_name, chains, trace_atom
 from ..errors import InputError
+from ..units import takes_units
 
 CONTACT = 10.0
 """Å; the longest distance between the Cα (or C1') of residues in contact."""
@@ -23,6 +24,7 @@ LOOSEST = 0.12
 """The largest conductance of a cut between two domains: the part of the smaller one's contacts that cross it."""
 
 
+@takes_units("positions")
 def find_domains(topology: app.Topology, positions: np.ndarray) -> np.ndarray:
     """Split each chain into domains: parts that have far more contacts inside than with each other.
 

@@ -10,7 +10,7 @@ from scipy.spatial import cKDTree
 
 from ..chemistry.backbone import atoms_by_name, is_nucleotide, trace_atom
 from ..errors import InputError
-from ..units import in_angstrom
+from ..units import as_number, takes_units
 from .domains import given_domains
 from .pairs import PairRestraint, distances
 
@@ -56,6 +56,7 @@ class ElasticNetworkRestraint(PairRestraint):
     default_force_constant = ELASTIC_NETWORK_FORCE_CONSTANT
     default_parameter_name = "elastic_network_strength"
 
+    @takes_units("positions", "cutoff")
     def __init__(
         self,
         topology: app.Topology,
@@ -67,7 +68,7 @@ class ElasticNetworkRestraint(PairRestraint):
         **common: Any,
     ) -> None:
         super().__init__(topology, positions, force_constant, **common)
-        reach = in_angstrom(cutoff, "cutoff")
+        reach = as_number(cutoff, "cutoff")
         if not (np.isfinite(reach) and reach > 0):
             raise InputError(
                 "must be positive",

@@ -20,8 +20,8 @@ from ..energies import forces
 from ..energies.checks import check_system
 from ..energies.molecules import molecule_numbers
 from ..energies.planarity import planarity_module
-from ..errors import InputError
-from ..units import ANGSTROM_PER_NANOMETER, number_in, positions_in_angstrom
+from ..errors import InputError, level_outside
+from ..units import ANGSTROM_PER_NANOMETER, as_number, positions_in_angstrom, takes_units
 from ..wording import listing
 from .restraint import Restraint, Violation
 
@@ -106,6 +106,7 @@ class PlanarityRestraint(Restraint):
     force_constant_unit = unit.dimensionless
     default_parameter_name = "planarity_strength"
 
+    @takes_units("positions", "sigma", temperature="K")
     def __init__(
         self,
         topology: app.Topology | mdtraj.Topology,
@@ -130,11 +131,12 @@ class PlanarityRestraint(Restraint):
             periodic = _is_periodic(self.topology, system)
         self.periodic = periodic and _straddle(self.planes, molecule_numbers(self.topology, system))
         self.notes = _notes(self.planes)
-        # The caller is two frames up: the decorator is between.
         if self.planes.undetermined:
-            warnings.warn(_undetermined(self.planes), stacklevel=3)
+            warnings.warn(_undetermined(self.planes), stacklevel=level_outside())
         if not self.planes.planes:
-            warnings.warn("the model has no flat group, so the planarity force does nothing", stacklevel=3)
+            warnings.warn(
+                "the model has no flat group, so the planarity force does nothing", stacklevel=level_outside()
+            )
 
     @property
     def n_terms(self) -> int:
@@ -315,7 +317,7 @@ _GAS_CONSTANT = unit.MOLAR_GAS_CONSTANT_R.value_in_unit(unit.kilojoule_per_mole 
 
 
 def _checked_temperature(temperature: Any) -> float:
-    kelvin = number_in(temperature, unit.kelvin, "temperature")
+    kelvin = as_number(temperature, "temperature")
     if not (math.isfinite(kelvin) and kelvin > 0):
         raise InputError(
             "must be positive",

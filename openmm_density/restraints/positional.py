@@ -10,7 +10,7 @@ from openmm import app, unit
 
 from ..energies.atom_selection import select_atoms
 from ..errors import InputError
-from ..units import in_angstrom
+from ..units import as_number, takes_units
 from .restraint import Restraint, Violation
 
 POSITIONAL_FORCE_CONSTANT = 1000.0
@@ -53,6 +53,7 @@ class PositionalRestraint(Restraint):
     default_parameter_name = "positional_restraint_strength"
     force_constant_unit = unit.kilojoule_per_mole / unit.nanometer**2
 
+    @takes_units("positions", "width")
     def __init__(
         self,
         topology: app.Topology,
@@ -64,7 +65,7 @@ class PositionalRestraint(Restraint):
         **common: Any,
     ) -> None:
         super().__init__(topology, positions, force_constant, **common)
-        self.width = in_angstrom(width, "width")
+        self.width = as_number(width, "width")
         if not (np.isfinite(self.width) and self.width >= 0):
             raise InputError(
                 "must be 0 or more", argument="width", found=self.width, remedy="give Å, such as 1"

@@ -25,6 +25,7 @@ from ..chemistry.torsions import torsion_angles
 from ..energies import forces
 from ..energies.torsion_maps import TorsionMapEnergy
 from ..errors import InputError, as_argument
+from ..units import takes_units
 from .restraint import Restraint, Violation
 
 RAMACHANDRAN_FORCE_CONSTANT = 200.0
@@ -169,6 +170,7 @@ class RamachandranRestraint(Restraint):
             force.addBond(atoms, [starts[plot], float(sign)])
         return self._finish(force)
 
+    @takes_units("positions")
     def angles(self, positions: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return φ and ψ in radians, of D-amino acids with the opposite sign.
 

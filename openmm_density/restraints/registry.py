@@ -9,6 +9,7 @@ import mdtraj
 from openmm import app
 
 from ..errors import InputError
+from ..units import takes_units
 from .chirality import ChiralityRestraint
 from .distance import DistanceRestraint
 from .elastic_network import ElasticNetworkRestraint
@@ -81,6 +82,7 @@ def restraint_names(names: str | Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(chosen))
 
 
+@takes_units("positions")
 def make_restraints(
     names: str | Iterable[str],
     topology: app.Topology | mdtraj.Topology,
@@ -130,6 +132,7 @@ def make_restraints(
     ]
 
 
+@takes_units("positions")
 def find_violations(restraints: Iterable[Restraint], positions: Any) -> dict[str, list[Violation]]:
     """List the violations of restraints, by their names, the worst first.
 

@@ -15,7 +15,7 @@ from openmm import app, unit
 from ..chemistry.residues import residue_label
 from ..chemistry.topologies import openmm_topology
 from ..errors import InputError
-from ..units import number_in, positions_in_angstrom
+from ..units import as_number, in_unit, positions_in_angstrom, takes_units
 
 # Å (or degrees); what may be off by less is told in two decimals, as one would not tell it from its target.
 _SMALL_LIMIT = 0.5
@@ -108,6 +108,14 @@ class Restraint(ABC):
     force_constant_unit: ClassVar[unit.Unit]
     default_parameter_name: ClassVar[str]
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Let positions have units, in whatever a restraint makes of them."""
+        super().__init_subclass__(**options)
+        for name in ("__init__", "violations"):
+            if name in vars(cls) and "positions" not in getattr(vars(cls)[name], "units", ()):
+                setattr(cls, name, takes_units("positions")(vars(cls)[name]))
+
+    @takes_units("positions")
     def __init__(
         self,
         topology: app.Topology | mdtraj.Topology,
@@ -168,7 +176,7 @@ class Restraint(ABC):
         unit_of_k = self.force_constant_unit
         if force_constant is None:
             force_constant = self.default_force_constant
-        value = number_in(force_constant, unit_of_k, "force_constant")
+        value = as_number(in_unit(force_constant, unit_of_k, "force_constant"), "force_constant")
         if not (np.isfinite(value) and value >= 0):
             symbol = "" if unit_of_k == unit.dimensionless else f" {unit_of_k.get_symbol()}"
             raise InputError(

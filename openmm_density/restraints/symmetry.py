@@ -14,7 +14,7 @@ from openmm import app, unit
 
 from ..chemistry.backbone import NamedAtoms, atoms_by_name, chains, is_nucleotide, trace_atom
 from ..errors import InputError
-from ..units import in_angstrom
+from ..units import as_number, takes_units
 from .elastic_network import near_pairs
 from .pairs import distances
 from .restraint import Restraint, Violation
@@ -98,6 +98,7 @@ class SymmetryRestraint(Restraint):
     default_parameter_name = "symmetry_strength"
     force_constant_unit = unit.kilojoule_per_mole / unit.nanometer**2
 
+    @takes_units("positions", "width")
     def __init__(
         self,
         topology: app.Topology,
@@ -108,7 +109,7 @@ class SymmetryRestraint(Restraint):
         **common: Any,
     ) -> None:
         super().__init__(topology, positions, force_constant, **common)
-        self.width = None if width is None else in_angstrom(width, "width")
+        self.width = None if width is None else as_number(width, "width")
         if self.width is not None and not (np.isfinite(self.width) and self.width > 0):
             raise InputError(
                 "must be positive",

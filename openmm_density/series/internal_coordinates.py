@@ -9,6 +9,7 @@ import numpy as np
 from openmm import app
 
 from ..errors import InputError
+from ..units import takes_units
 from ..wording import one_line
 
 KINDS = {"distance": (2, "Å"), "angle": (3, "°"), "dihedral": (4, "°")}
@@ -100,6 +101,7 @@ class InternalCoordinate:
         """Raise InputError where a model has not what is selected."""
         self.atoms(topology)
 
+    @takes_units("frames")
     def values(self, topology: app.Topology, frames: np.ndarray) -> np.ndarray:
         """Return the coordinate in each frame.
 

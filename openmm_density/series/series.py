@@ -11,13 +11,13 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError
+from ..errors import InputError, level_outside
 from ..fitting.locks import FolderLock
 from ..fitting.protocols import Protocol
 from ..fitting.worker_process import available_cores
 from ..maps.corrections import MapCorrections
 from ..models.structures import read_model
-from ..units import resolution_in_angstrom
+from ..units import resolution_in_angstrom, takes_units
 from .direction import carry_out
 from .direction_process import carry_out_beside
 from .first_volume import find_start
@@ -80,6 +80,7 @@ class Series:
         One sentence on what cannot be used.
     """
 
+    @takes_units("resolution")
     def __init__(
         self,
         model: str | os.PathLike[str],
@@ -127,7 +128,7 @@ class Series:
         self.doubts: list[str] = []
         if out_of_order is not None:
             self.doubts.append(out_of_order[:1].upper() + out_of_order[1:] + ".")
-            warnings.warn(out_of_order, stacklevel=2)
+            warnings.warn(out_of_order, stacklevel=level_outside())
 
     def run(
         self,

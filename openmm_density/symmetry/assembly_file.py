@@ -11,11 +11,13 @@ import numpy as np
 from ..atomic_files import write_text
 from ..cif_files import read_cif
 from ..errors import InputError
+from ..units import takes_units
 
 ASSEMBLY = "1"
 """The id of the assembly in the file."""
 
 
+@takes_units("translations")
 def write_assembly(
     unit: str | os.PathLike[str],
     rotations: np.ndarray,

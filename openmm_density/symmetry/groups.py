@@ -6,6 +6,7 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from ..errors import InputError
+from ..units import takes_units
 
 _GOLDEN = (1 + np.sqrt(5)) / 2
 # Rotations closer than this, by the largest element, are one.
@@ -49,6 +50,7 @@ def point_group(name: str) -> np.ndarray:
     )
 
 
+@takes_units("rise", twist="°")
 def helix(rise: float, twist: float, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the operators of a helix about z, from one copy to another.
 

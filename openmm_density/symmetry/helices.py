@@ -10,6 +10,7 @@ from scipy.spatial.transform import Rotation
 
 from ..errors import InputError
 from ..maps import DensityMap
+from ..units import takes_units
 from .groups import about, helix
 from .moved_maps import BLUR, LEAST_AGREEMENT, MapAgreement, bright_points, correlation, map_agreement
 
@@ -95,6 +96,7 @@ class HelixPlace:
         return float(values[inside].mean() - density_map.data.mean())
 
 
+@takes_units("rise", twist="°")
 def find_helix_in_map(density_map: DensityMap, rise: float, twist: float) -> tuple[HelixPlace, MapAgreement]:
     """Find where a map has a helix: its axis, with rise and twist refined.
 

@@ -10,6 +10,7 @@ from scipy.spatial.transform import Rotation
 
 from ..errors import InputError
 from ..maps import DensityMap
+from ..units import takes_units
 from .groups import about, point_group
 
 LEAST_AGREEMENT = 0.5
@@ -47,6 +48,7 @@ class MapAgreement:
         return float(known.mean()) if len(known) else float("nan")
 
 
+@takes_units("translations", "points")
 def map_agreement(
     density_map: DensityMap, rotations: np.ndarray, translations: np.ndarray, points: np.ndarray | None = None
 ) -> MapAgreement:

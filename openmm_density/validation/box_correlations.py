@@ -12,6 +12,7 @@ from ..maps.checks import check_map, check_resolution
 from ..maps.density_map import DensityMap
 from ..maps.grids import cell_parameters, checked_positions
 from ..maps.model_density import ModelDensity
+from ..units import takes_units
 
 if TYPE_CHECKING:
     from openmm.app import Topology
@@ -41,6 +42,7 @@ class BoxCorrelations(NamedTuple):
     cc_box: float | None
 
 
+@takes_units("positions", "resolution", b_factors="Å²")
 def box_correlations(
     density_map: DensityMap,
     topology: Topology,

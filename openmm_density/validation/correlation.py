@@ -12,7 +12,7 @@ from ..maps.checks import check_map, check_resolution
 from ..maps.density_map import DensityMap
 from ..maps.grids import voxels_around
 from ..maps.model_density import MASK_RADIUS, ModelDensity
-from ..units import positions_in_angstrom
+from ..units import positions_in_angstrom, takes_units
 
 if TYPE_CHECKING:
     from openmm.app import Topology
@@ -61,6 +61,7 @@ class MapCorrelation:
         the resolution is not positive, finer than the map's voxels or coarser than the map is wide.
     """
 
+    @takes_units("resolution", b_factors="Å²")
     def __init__(
         self, density_map: DensityMap, topology: Topology, resolution: Any, *, b_factors: Any = None
     ) -> None:
@@ -78,6 +79,7 @@ class MapCorrelation:
                 remedy="give a model that has some",
             )
 
+    @takes_units("positions")
     def cc_mask(self, positions: Any) -> float:
         """Return the Pearson correlation over the voxels within 3 Å of a non-hydrogen atom.
 
@@ -95,6 +97,7 @@ class MapCorrelation:
         positions = positions_in_angstrom(positions)
         return self._overall(positions, self._densities(positions))
 
+    @takes_units("positions")
     def residue_correlations(self, positions: Any) -> np.ndarray:
         """Return the same correlation for every residue, over the voxels around that residue's atoms alone.
 
@@ -111,6 +114,7 @@ class MapCorrelation:
         positions = positions_in_angstrom(positions)
         return self._by_residue(positions, self._densities(positions))
 
+    @takes_units("positions")
     def evaluate(self, positions: Any) -> Correlations:
         """Return both correlations from one model density.
 
@@ -163,6 +167,7 @@ class MapCorrelation:
         return _pearson(residues, model.reshape(-1)[voxels], observed.reshape(-1)[voxels], self._n_residues)
 
 
+@takes_units("positions", "resolution")
 def cc_mask(density_map: DensityMap, topology: Topology, positions: Any, resolution: Any) -> float:
     """Return the correlation of a model with a map, as every table and summary reports it.
 
@@ -194,6 +199,7 @@ def cc_mask(density_map: DensityMap, topology: Topology, positions: Any, resolut
     return MapCorrelation(density_map, topology, resolution).cc_mask(positions)
 
 
+@takes_units("positions", "resolution")
 def residue_correlations(
     density_map: DensityMap, topology: Topology, positions: Any, resolution: Any
 ) -> np.ndarray:

@@ -9,6 +9,7 @@ import numpy as np
 from ..chemistry.side_chains import SIDE_CHAINS
 from ..maps.checks import check_map
 from ..maps.grids import checked_positions
+from ..units import takes_units
 
 if TYPE_CHECKING:
     from openmm.app import Topology
@@ -49,6 +50,7 @@ class EMRinger(NamedTuple):
     side_chains: int
 
 
+@takes_units("positions")
 def emringer(density_map: DensityMap, topology: Topology, positions: Any) -> EMRinger:
     """Return the EMRinger score of a model.
 

@@ -12,7 +12,7 @@ from ..chemistry.planes import PlaneSet, find_planes
 from ..chemistry.residues import residue_kind, residue_label
 from ..errors import InputError
 from ..maps.density_map import DensityMap
-from ..units import in_angstrom, positions_in_angstrom
+from ..units import as_number, positions_in_angstrom, takes_units
 from .correlation import MapCorrelation
 from .flatness import flat_ligands
 from .fsc import model_fsc
@@ -23,6 +23,7 @@ MEASURES = ("correlation", "q_score")
 """Measures of each residue in a report."""
 
 
+@takes_units("positions", "resolution")
 def report(
     topology: app.Topology,
     positions: Any,
@@ -62,7 +63,7 @@ def report(
     if planes is None:
         planes = find_planes(topology, positions)
     return {
-        "resolution": in_angstrom(resolution, "resolution"),
+        "resolution": as_number(resolution, "resolution"),
         **map_report(topology, positions, density_map, resolution),
         "geometry": geometry_report(topology, positions).as_dict(),
         "flat_ligands": [ligand.as_dict() for ligand in flat_ligands(topology, planes, positions)],

@@ -11,7 +11,7 @@ from scipy.spatial import cKDTree
 
 from ..errors import InputError
 from ..maps.grids import checked_positions
-from ..units import checked_length
+from ..units import checked_length, takes_units
 
 if TYPE_CHECKING:
     from openmm.app import Topology
@@ -109,6 +109,7 @@ def q_scores(density_map: DensityMap, topology: Topology, positions: Any, *, sig
     return QScores(float(scores[known].mean()) if known.any() else float("nan"), residues, scores)
 
 
+@takes_units("resolution", "sigma")
 def expected_q(resolution: Any, kind: str = "protein", *, sigma: float = SIGMA) -> float:
     """Return the mean Q-score that models have on average in maps of a resolution.
 

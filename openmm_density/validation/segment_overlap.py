@@ -10,7 +10,7 @@ from ..chemistry.elements import is_hydrogen
 from ..chemistry.residues import residue_kind
 from ..maps.checks import check_map
 from ..maps.grids import checked_positions, index_box, voxels_around
-from ..units import resolution_in_angstrom
+from ..units import resolution_in_angstrom, takes_units
 
 if TYPE_CHECKING:
     from openmm.app import Topology
@@ -25,6 +25,7 @@ _REACH, _LEAST_WIDTH = 2.5, 1.0
 _CUT = 4.0
 
 
+@takes_units("positions", "resolution")
 def segment_overlap(
     density_map: DensityMap, topology: Topology, positions: Any, resolution: Any, *, window: int = WINDOW
 ) -> np.ndarray:

@@ -54,6 +54,14 @@ def test_a_model_in_a_right_map_stays(a_map, model):
     assert checks.figures.keys() == {"contrast", "box", "resolution", "place", "voxel_size", "handedness"}
 
 
+@pytest.mark.parametrize("boxes", [(0.5, 0.5, 0.5), (1.5, 0, -2.5)])
+def test_a_model_half_boxes_away_is_moved_back(a_map, model, boxes):
+    away = replace(model, positions=model.positions + a_map.matrix @ (a_map.size * boxes))
+    checks, placement = examined(away, a_map)
+    assert checks.findings == []
+    assert rmsd(placement.moved(away.positions), model.positions) < 0.3
+
+
 def test_a_model_that_stays_is_the_one_expected(a_map, model):
     crystal = replace(model, space_group="P 21 21 21")
     for given in (model, crystal):

@@ -217,6 +217,36 @@ def test_a_model_that_is_off_by_half_the_box_is_named(a_map, model):
     assert not only(checks, "box").is_error and "half the map's box along x, y, z" in checks.doubts[0]
 
 
+@pytest.mark.parametrize("boxes", [(1.5, 0, 0), (3.5, -1.5, 2)])
+def test_a_model_outside_the_map_is_no_rolled_map(a_map, model, boxes):
+    away = a_map.matrix @ (a_map.size * boxes)
+    checks = checked(a_map, model, model.positions + away)
+    assert not only(checks, "box").is_error and "lies outside the map" in checks.doubts[0]
+    assert checks.figures["box"]["cc"] > 0.9 and not checks.figures["box"]["rolled"]
+    # A voxel of an odd number of them is left to the placement.
+    np.testing.assert_allclose(checks.figures["box"]["shift"], -away, atol=1.01 * a_map.voxel_size.max())
+
+
+@pytest.mark.parametrize("shift", [(100, 0, 0), (290, 0, 0), (0, -300, 100)])
+def test_no_map_is_refused_for_where_the_model_is(a_map, model, shift):
+    assert not any(finding.is_error for finding in checked(a_map, model, model.positions + shift).findings)
+
+
+def test_a_model_that_sticks_out_of_a_box_half_a_box_away_is_no_rolled_map(a_map, model):
+    """The box of a part of a molecule: what lies beyond it is not at the opposite face."""
+    low = model.positions.min(axis=0)
+    inside = model.positions[model.positions[:, 0] > low[0] + 8.0]
+    box = a_map.crop(inside, 1.0)
+    checks = checked(box, model, model.positions + box.matrix @ (box.size * (0, 0.5, 0)))
+    assert not any(each.is_error for each in checks.findings)
+
+
+def test_a_rolled_map_is_known_whole_boxes_away(a_map, model):
+    rolled = replace(a_map, data=np.roll(a_map.data, a_map.shape[0] // 2, 0))
+    checks = checked(rolled, model, model.positions + a_map.matrix @ (a_map.size * (2, -1, 1)))
+    assert only(checks, "box").is_error and checks.figures["box"]["half_box"] == ["z"]
+
+
 def test_checks_come_back_from_plain_values(a_map, model):
     checks = checked(a_map.inverted(), model)
     spellings = {"invert": "--invert"}

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 
 from ...errors import InputError
-from ...units import positions_in_angstrom
+from ...units import positions_in_angstrom, takes_units
 
 SMALLEST_PLANE = 4
 """Atoms; three are always flat."""
 
 
+@takes_units("sigma")
 @dataclass(frozen=True)
 class Plane:
     """Atoms that lie in one plane.
@@ -121,6 +122,7 @@ class PlaneSet:
         planes = [replace(plane, atoms=tuple(index[list(plane.atoms)].tolist())) for plane in self.planes]
         return PlaneSet(tuple(plane for plane in planes if min(plane.atoms) >= 0))
 
+    @takes_units("positions")
     def deviations(self, positions: Any) -> Deviations:
         """Measure every plane's distance from flatness.
 
@@ -154,11 +156,13 @@ class PlaneSet:
             worst_atom[rows] = atoms[np.arange(len(rows)), column]
         return Deviations(rms, worst, worst_atom)
 
+    @takes_units("positions")
     def rms(self, positions: Any) -> float:
         """Return the root mean square distance in Å over all members of all planes (0 for no planes)."""
         distances = [distance.ravel() for distance, _, _ in self._distances(positions)]
         return float(np.sqrt(np.mean(np.concatenate(distances) ** 2))) if distances else 0.0
 
+    @takes_units("positions")
     def worst(self, positions: Any) -> float:
         """Return the largest distance in Å of an atom from the plane it belongs to (0 for no planes)."""
         return float(np.max(self.deviations(positions).worst, initial=0.0))

@@ -10,7 +10,7 @@ from openmm import app
 from openmm.app import Topology
 
 from ...errors import InputError
-from ...units import positions_in_angstrom
+from ...units import positions_in_angstrom, takes_units
 from ..residues import residue_label
 from .plane_set import Plane, PlaneSet
 
@@ -69,6 +69,7 @@ class PlanarityReport:
         return asdict(self)
 
 
+@takes_units("positions")
 def planarity_report(topology: Topology, planes: PlaneSet, positions: Any) -> PlanarityReport:
     """Measure how flat the flat groups of a model are.
 

@@ -15,7 +15,7 @@ from openmm.app import topology as bond_types
 from scipy.spatial import cKDTree
 
 from ...errors import InputError
-from ...units import in_angstrom, positions_in_angstrom, positive
+from ...units import positions_in_angstrom, positive, takes_units
 from ..residues import residue_label
 from ..topologies import openmm_topology
 from .dictionaries import Component, read_dictionary
@@ -46,6 +46,7 @@ _ORDER_OF_TYPE = {
 }
 
 
+@takes_units("positions", "sigma")
 def find_planes(
     topology: Topology,
     positions: Any = None,
@@ -82,7 +83,7 @@ def find_planes(
         neither bonds nor positions; a dictionary cannot be read, defines no component, has a plane that names
         an unknown atom or a σ that is not positive, or does not fit the residue of that name.
     """
-    sigma = positive(in_angstrom(sigma, "sigma"), "sigma", "Å, such as 0.02")
+    sigma = positive(sigma, "sigma", "Å, such as 0.02")
     topology = openmm_topology(topology)
     coordinates = None if positions is None else positions_in_angstrom(positions, topology.getNumAtoms())
     if isinstance(dictionaries, str | os.PathLike):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...errors import InputError
-from ...units import resolution_in_angstrom
+from ...units import resolution_in_angstrom, takes_units
 from .protocol import Protocol
 from .protocol_file import read_protocol
 from .stage import DEFAULT_STAGE_RESTRAINTS, Stage, checked_restraints
@@ -32,6 +32,7 @@ _FULL = (1.0, 1.0)
 _LADDER, _WARM = (0.1, 0.25), 450.0
 
 
+@takes_units("resolution")
 def find_protocol(name: str, resolution: float) -> Protocol:
     """Return a built-in protocol by its name, or read the TOML file of that path.
 

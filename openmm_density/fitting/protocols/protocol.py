@@ -11,6 +11,7 @@ from typing import Any
 
 from ...atomic_files import write_text
 from ...errors import InputError
+from ...units import takes_units
 from .numbers import check_choice, check_count, check_flag, check_number, is_number
 from .stage import DEFAULT_STAGE_RESTRAINTS, HIGHEST_TEMPERATURE, Stage, checked_restraints, too_hot
 from .toml_text import toml_text
@@ -36,6 +37,14 @@ NEAR_CC = 0.4
 """From this correlation (CC mask) on, a model starts near its density: what is wrong with it is local."""
 
 
+@takes_units(
+    strength="kJ/mol",
+    final_strength="kJ/mol",
+    final_strength_limit="kJ/mol",
+    timestep="fs",
+    friction="1/ps",
+    hydrogen_mass="Da",
+)
 @dataclass(frozen=True)
 class Protocol:
     """How a fit runs: minimise, the stages, minimise.
@@ -327,6 +336,7 @@ class Protocol:
             )
         return replace(self, stages=tuple(stages)).with_steps(self.steps)
 
+    @takes_units(temperature="K")
     def with_temperature(self, temperature: float) -> Protocol:
         """Return the protocol with its highest temperature at so many K, and where it cools, cooling from there."""
         check_number("temperature", temperature, "K, such as 300")

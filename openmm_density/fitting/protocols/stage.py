@@ -8,6 +8,7 @@ from typing import Any
 
 from ...errors import InputError, as_argument
 from ...restraints.names import RESTRAINT_NAMES
+from ...units import takes_units
 from .numbers import check_count, check_flag, check_number, number_pair
 
 DEFAULT_STAGE_RESTRAINTS = ("cis", "chirality", "ramachandran", "planarity", "water")
@@ -20,6 +21,7 @@ LARGEST_SCALE = 10.0
 STARTS = ("any", "near", "far")
 
 
+@takes_units("resolution", temperature="K", pressure="bar")
 @dataclass(frozen=True)
 class Stage:
     """A part of a fit.

@@ -16,7 +16,7 @@ from scipy.spatial import cKDTree
 
 from ...chemistry.elements import covalent_radius, is_hydrogen, is_metal
 from ...errors import InputError
-from ...units import positions_in_angstrom, value_in
+from ...units import positions_in_angstrom, takes_units
 from ...wording import one_line
 from ..ligand_potentials import PlacedPotential
 from ..native_gbsa import use_native_gbsa
@@ -170,6 +170,7 @@ class Prepared:
         """The ligands that have a potential of their own."""
         return [] if self.described is None else self.described.potentials
 
+    @takes_units("positions")
     def input_positions(self, positions: Any) -> np.ndarray:
         """Return the positions of the input's atoms, in the input's order.
 
@@ -223,6 +224,7 @@ class Prepared:
                 result[built] = self.input_index[given[nearest]]
         return result
 
+    @takes_units(nonbonded_cutoff="nm", hydrogen_mass="Da")
     def system(
         self,
         nonbonded_cutoff: Any = 1.0,
@@ -273,9 +275,9 @@ class Prepared:
             **options,
         }
         if nonbonded_method is not app.NoCutoff:
-            arguments["nonbondedCutoff"] = value_in(nonbonded_cutoff, unit.nanometer) * unit.nanometer
+            arguments["nonbondedCutoff"] = nonbonded_cutoff * unit.nanometer
         if hydrogen_mass is not None:
-            arguments["hydrogenMass"] = value_in(hydrogen_mass, unit.dalton) * unit.dalton
+            arguments["hydrogenMass"] = hydrogen_mass * unit.dalton
         system = self._force_field_system(arguments)
         held = [each.atoms for each in self.potentials] if ligand_energies == "springs" else []
         self._add_springs(system, rigid_force_group, [*self.rigid, *held])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...maps.density_map import DensityMap
-from ...units import positions_in_angstrom, resolution_in_angstrom
+from ...units import positions_in_angstrom, resolution_in_angstrom, takes_units
 from .box import check_box, check_units
 from .contrast import check_contrast
 from .detail import check_detail
@@ -30,6 +30,7 @@ def __dir__() -> list[str]:
     return __all__
 
 
+@takes_units("positions")
 def check_map_units(density_map: DensityMap, topology: Topology, positions: Any) -> None:
     """Raise InputError for a map in nm, before other errors follow from it.
 
@@ -48,6 +49,7 @@ def check_map_units(density_map: DensityMap, topology: Topology, positions: Any)
     check_units(density_map, Subject(density_map, topology, positions_in_angstrom(positions), 1.0).heavy)
 
 
+@takes_units("positions", "resolution")
 def check_map_with_model(
     density_map: DensityMap,
     topology: Topology,

@@ -10,7 +10,7 @@ import numpy as np
 from ...errors import InputError, as_argument
 from ...maps.checks import widest_side
 from ...maps.density_map import DensityMap
-from .coverage import IN_DENSITY, coverage, densest
+from .coverage import IN_DENSITY, coverage, densest, sampled
 from .findings import Finding, MapChecks
 from .rigid_scan import RigidScan
 from .subject import Subject
@@ -66,11 +66,12 @@ def check_box(subject: Subject) -> MapChecks:
     Returns
     -------
     MapChecks
-        ``half_box`` (the axes along which half a box helps, or None), ``rolled`` (whether the map is, and the molecule cut) and
-        ``cc`` (what the model then has, or None where that is not known). An error for a rolled map.
+        ``half_box`` (the axes along which half a box helps, or None), ``shift`` (the move in Å that helps, or None), ``rolled``
+        (whether the map is, and the molecule cut) and ``cc`` (what the model then has, or None where that is not known). An
+        error for a rolled map.
     """
     density_map, heavy, cc = subject.density_map, subject.heavy, subject.cc
-    nothing = {"half_box": None, "rolled": False, "cc": None}
+    nothing = {"half_box": None, "shift": None, "rolled": False, "cc": None}
     if density_map.periodic or cc >= LEAST_CORRELATION:
         return MapChecks({CHECK: nothing})
     best = _best_half(density_map, heavy)
@@ -83,25 +84,33 @@ def check_box(subject: Subject) -> MapChecks:
         moved = replace(elsewhere, positions=scan.moved(elsewhere.positions, scan.best()[0]))
         found = moved.cc
         if found >= max(LEAST_CORRELATION, cc + LEAST_GAIN):
-            inside = np.isfinite(density_map.value_at(moved.heavy)).mean()
+            boxes = _boxes_into(density_map, moved.heavy)
             axes = [name for name, steps in zip("xyz", best) if steps]
-            return _found(density_map, best, axes, inside < WHOLE, cc, found)
+            is_cut = _goes_on(density_map, period, moved.heavy + density_map.matrix @ boxes)
+            return _found(density_map, best, boxes, axes, is_cut, cc, found)
     rolled = _cut_axes(density_map, len(heavy))
     if rolled and coverage(heavy, density_map) < IN_DENSITY:
-        return _found(density_map, None, rolled, True, cc, None)
+        return _found(density_map, None, None, rolled, True, cc, None)
     return MapChecks({CHECK: nothing})
 
 
 def _found(
     density_map: DensityMap,
     steps: np.ndarray | None,
+    boxes: np.ndarray | None,
     axes: list[str],
     rolled: bool,
     cc: float,
     found: float | None,
 ) -> MapChecks:
     along = ", ".join(axes)
-    figures = {"half_box": axes, "rolled": bool(rolled), "cc": found}
+    move = None if rolled or steps is None else density_map.matrix @ (steps + boxes)
+    figures = {
+        "half_box": axes,
+        "shift": None if move is None else move.tolist(),
+        "rolled": rolled,
+        "cc": found,
+    }
     if rolled:
         seen = "what it cuts off at one face going on at the opposite one"
         if found is not None:
@@ -117,10 +126,11 @@ def _found(
             is_error=True,
         )
         return MapChecks({CHECK: figures}, [cut])
-    shift = " ".join(f"{x:+.1f}" for x in density_map.matrix @ steps)
+    shift = " ".join(f"{x:+.1f}" for x in move)
+    where = "lies outside the map" if boxes.any() else f"is off by half the map's box along {along}"
     moved = Finding(
         CHECK,
-        f"the model is off by half the map's box along {along} (CC {cc:.2f} where it is, {found:.2f} moved by {shift} Å)",
+        f"the model {where} (CC {cc:.2f} where it is, {found:.2f} moved by {shift} Å)",
         remedy=f"check the map's origin, or let the model be placed by {as_argument('place', 'on')}",
     )
     return MapChecks({CHECK: figures}, [moved])
@@ -147,6 +157,25 @@ def _best_half(density_map: DensityMap, heavy: np.ndarray) -> np.ndarray | None:
         np.array(best) * sign for sign in itertools.product(*(((1, -1) if half else (1,)) for half in best))
     ]
     return max(signs, key=lambda half: int(((index + half >= 0) & (index + half < size)).all(axis=1).sum()))
+
+
+def _boxes_into(density_map: DensityMap, heavy: np.ndarray) -> np.ndarray:
+    """Return by how many voxels along x, y, z, which are whole boxes, most of the atoms come into the box."""
+    size = density_map.size
+    index = density_map.to_index(heavy)
+    near = -np.floor(np.median(index, axis=0) / size)[:, None] + [0, 1, -1]
+    inside = (index[:, :, None] + near * size[:, None] + 0.5) / size[:, None]
+    most = ((inside >= 0) & (inside < 1)).sum(axis=0).argmax(axis=1)
+    return np.take_along_axis(near, most[:, None], axis=1)[:, 0] * size
+
+
+def _goes_on(density_map: DensityMap, period: DensityMap, heavy: np.ndarray) -> bool:
+    """Return whether what lies outside the box of a model, put as far into it as can be, is in density at the opposite faces."""
+    outside = ~np.isfinite(density_map.value_at(heavy))
+    if outside.mean() <= 1 - WHOLE:
+        return False
+    values = period.value_at(heavy) - float(sampled(density_map).mean(dtype=np.float64))
+    return bool(outside.all() or values[outside].mean() > 0.5 * values[~outside].mean())
 
 
 def _cut_axes(density_map: DensityMap, n_atoms: int) -> list[str]:

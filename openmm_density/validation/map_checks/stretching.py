@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...errors import as_argument
+from ...units import takes_units
 from .findings import Finding, MapChecks
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ OUTLIER = 0.1
 LEAST_COUNT, LEAST_ERROR = 20, 1e-4
 
 
+@takes_units("start", "relaxed", "fitted")
 def check_stretching(
     density_map: DensityMap,
     topology: Topology,
