@@ -281,7 +281,8 @@ class FitRun:
                 geometry_report(topology, positions[: topology.getNumAtoms()])
                 for positions in (result.initial, result.final)
             ]
-        because = why_not_better(result.cc_initial, result.cc_final, *geometry)
+            noise = self._measurements.cc_noise(result.initial)
+        because = why_not_better(result.cc_initial, result.cc_final, *geometry, noise)
         if because is None:
             return result
         judged = self._prepared, self._solute, self._fit_map, self.engine.systems.operators

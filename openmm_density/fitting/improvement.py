@@ -6,6 +6,8 @@ from ..validation.geometry import GeometryReport
 
 CC_TOLERANCE = 0.002
 """A difference in correlation (CC mask) that says nothing."""
+BEYOND_NOISE = 2.0
+"""Standard errors of a correlation by which it has to fall for no geometry to make up for it."""
 BAD_BONDS, BAD_ANGLES = 0.03, 3.5
 """RMSD of bonds (Å) and angles (degrees) from Amber's ideal values from which on a smaller one is better. Deposited models have
 other ideal values and up to 0.024 Å and 3.1° from these; models traced by programs 0.034 Å and 4.3°."""
@@ -19,12 +21,12 @@ CLEARLY_FEWER = 3
 
 
 def why_not_better(
-    cc_before: float, cc_after: float, before: GeometryReport, after: GeometryReport
+    cc_before: float, cc_after: float, before: GeometryReport, after: GeometryReport, noise: float
 ) -> str | None:
     """Return a few words on why a model after a fit is not better than before it; None where it is.
 
-    It is not where its correlation fell and its geometry is not clearly better, nor where its correlation is the same and its
-    geometry clearly worse. No reference has a part in this.
+    It is not where its correlation fell beyond its noise, nor where it fell less and its geometry is not clearly better, nor
+    where its correlation is the same and its geometry clearly worse. No reference has a part in this.
 
     Parameters
     ----------
@@ -32,6 +34,8 @@ def why_not_better(
         Correlations with the map.
     before, after : GeometryReport
         Of the same atoms.
+    noise : float
+        The standard error of such a correlation, see `openmm_density.validation.correlation.MapCorrelation.standard_error`.
 
     Returns
     -------
@@ -42,6 +46,8 @@ def why_not_better(
     if not cc_after >= cc_before - CC_TOLERANCE:
         if not clearly_better(after, before):
             return f"{correlations}, with a geometry that is not clearly better"
+        if not cc_after >= cc_before - max(BEYOND_NOISE * noise, CC_TOLERANCE):
+            return f"{correlations}, which is more than noise (±{noise:.3f})"
     elif not cc_after > cc_before + CC_TOLERANCE:
         worse = clearly_better(before, after)
         if worse:

@@ -98,6 +98,28 @@ class MapCorrelation:
         return self._overall(positions, self._densities(positions))
 
     @takes_units("positions")
+    def standard_error(self, positions: Any) -> float:
+        """Return the standard error of `cc_mask`: (1 - CC²)/√n of n independent values.
+
+        A map cut at resolution d has 4π/3 d⁻³ of these in each Å³ of the mask, one for each Fourier coefficient.
+
+        Parameters
+        ----------
+        positions : Quantity or array_like, shape (N, 3)
+            Cartesian positions in Å.
+
+        Returns
+        -------
+        float
+            1 at most.
+        """
+        positions = positions_in_angstrom(positions)
+        densities = self._densities(positions)
+        volume = self._mask(positions, densities).sum() * abs(np.linalg.det(self.density_map.matrix))
+        count = 4 * np.pi / 3 * volume / self._model.resolution**3
+        return float((1 - self._overall(positions, densities) ** 2) / np.sqrt(max(count, 1.0)))
+
+    @takes_units("positions")
     def residue_correlations(self, positions: Any) -> np.ndarray:
         """Return the same correlation for every residue, over the voxels around that residue's atoms alone.
 
@@ -146,13 +168,18 @@ class MapCorrelation:
             yield self._residue_of_heavy[atoms], voxels
 
     def _overall(self, positions: np.ndarray, densities: tuple[np.ndarray, ...]) -> float:
-        start, model, observed, known = densities
+        _, model, observed, _ = densities
+        mask = self._mask(positions, densities)
+        value = _pearson(np.zeros(mask.sum(), dtype=np.int64), model[mask], observed[mask], 1)[0]
+        return 0.0 if np.isnan(value) else float(value)
+
+    def _mask(self, positions: np.ndarray, densities: tuple[np.ndarray, ...]) -> np.ndarray:
+        """Return which voxels of the box are on the map and near an atom."""
+        start, model, _, known = densities
         mask = np.zeros(model.size, dtype=bool)
         for _, voxels in self._near_atoms(positions, start, model.shape):
             mask[voxels] = True
-        mask = mask.reshape(model.shape) & known
-        value = _pearson(np.zeros(mask.sum(), dtype=np.int64), model[mask], observed[mask], 1)[0]
-        return 0.0 if np.isnan(value) else float(value)
+        return mask.reshape(model.shape) & known
 
     def _by_residue(self, positions: np.ndarray, densities: tuple[np.ndarray, ...]) -> np.ndarray:
         start, model, observed, known = densities

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import gemmi
 import numpy as np
 import pytest
@@ -276,3 +278,20 @@ class TestEdges:
         hydrogen.addAtom("H", app.element.hydrogen, hydrogen.addResidue("LIG", hydrogen.addChain()))
         with pytest.raises(InputError, match="non-hydrogen"):
             cc_mask(density_map, hydrogen, [[0, 0, 0]], d)
+
+
+def test_the_standard_error_is_how_much_the_correlation_varies_with_the_noise_of_maps(small_data):
+    model = read_model(small_data / "emd5925_frag" / "5925_native.pdb")
+    resolution, found, told = 4.0, [], []
+    clean = DensityMap.simulate(model.topology, model.positions, resolution, 1.3)
+    frequencies = np.meshgrid(*(np.fft.fftfreq(n, 1.3) for n in clean.data.shape), indexing="ij")
+    band = sum(each**2 for each in frequencies) < 1 / resolution**2
+    for seed in range(30):
+        white = np.random.default_rng(seed).normal(size=clean.data.shape)
+        noise = np.fft.ifftn(np.fft.fftn(white) * band).real
+        noisy = replace(clean, data=(clean.data + noise * 1.5 * clean.data.std() / noise.std()).astype("f4"))
+        correlation = MapCorrelation(noisy, model.topology, resolution)
+        found.append(correlation.cc_mask(model.positions))
+        told.append(correlation.standard_error(model.positions))
+    assert 0.7 < np.mean(found) < 0.95
+    assert np.std(found) / np.mean(told) == pytest.approx(1.0, abs=0.4)
