@@ -116,6 +116,11 @@ class FitSystems:
         self.planarity: PlanarityRestraint | None = None
         # Of this one density and planarity learn masses, charges and molecules.
         self._plain = self._restrained(hydrogen_mass=protocol.hydrogen_mass)
+        if prepared.untyped:
+            named = listing(prepared.untyped)
+            self.notes.append(
+                f"Bonds and angles that the force field does not know are held at usual values: {named}."
+            )
         if restraint_options.planarity is not None:
             options = {
                 "sigma": restraint_options.planarity,

@@ -15,6 +15,7 @@ from openmm import app, unit
 from scipy.spatial import cKDTree
 
 from ...chemistry.elements import covalent_radius, is_hydrogen, is_metal
+from ...chemistry.residues import atom_label
 from ...errors import InputError
 from ...units import positions_in_angstrom, takes_units
 from ...wording import one_line
@@ -29,6 +30,7 @@ from .ligand_terms import (
     elastic_network,
     remove_inner_terms,
 )
+from .missing_terms import MissingTerms, missing_terms
 
 RIGID_FREQUENCY = 150.0
 """Angular frequency (1/ps) at which an atom of a rigid residue vibrates about its place."""
@@ -154,6 +156,7 @@ class Prepared:
     solvent: str = "none"
     described: Described | None = field(default=None, repr=False)
     _systems: dict[str, openmm.System] = field(default_factory=dict, init=False, repr=False)
+    _missing: MissingTerms | None = field(default=None, init=False, repr=False)
 
     @property
     def forcefield(self) -> app.ForceField:
@@ -280,6 +283,7 @@ class Prepared:
             arguments["hydrogenMass"] = hydrogen_mass * unit.dalton
         system = self._force_field_system(arguments)
         held = [each.atoms for each in self.potentials] if ligand_energies == "springs" else []
+        self._missing_terms().add_to(system)
         self._add_springs(system, rigid_force_group, [*self.rigid, *held])
         if not held:
             self._add_ligands(system, constraints, with_energies=ligand_energies == "potentials")
@@ -315,6 +319,25 @@ class Prepared:
             and residues[i] != residues[j]
             and frozenset((residues[i], residues[j])) not in joined
         ]
+
+    @property
+    def untyped(self) -> list[str]:
+        """What of bonds and angles the force field has no term for, so that they are held at usual values."""
+        missing, atoms = self._missing_terms(), list(self.topology.atoms())
+        return [
+            " - ".join(atom_label(atoms[i]) for i in members)
+            for members in (*missing.bonds.tolist(), *missing.angles.tolist())
+        ]
+
+    def _missing_terms(self) -> MissingTerms:
+        """Return these terms, found in the System that was built first."""
+        if self._missing is None:
+            system = next(iter(self._systems.values()), None) or self._force_field_system(
+                {"nonbondedMethod": app.NoCutoff, "removeCMMotion": False}
+            )
+            held = [*self.rigid, *(each.atoms for each in self.potentials)]
+            self._missing = missing_terms(system, self.topology, self.positions, held, self.links)
+        return self._missing
 
     def _force_field_system(self, arguments: dict[str, Any]) -> openmm.System:
         """Return a System of the force field alone."""

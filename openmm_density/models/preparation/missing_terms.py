@@ -1,0 +1,147 @@
+"""Bonds and angles of a topology for which a force field has no term, and terms that hold them at usual values.
+
+OpenMM leaves them out without a word: where RNA goes on as DNA, whose types Amber's files have apart, a phosphate is free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import openmm
+from openmm import app
+
+from ...chemistry.elements import covalent_radius
+from ...chemistry.ideal_geometry import angles_at, bond_angles, ideal_values, lengths_of
+
+BOND_STIFFNESS, ANGLE_STIFFNESS = 2.5e5, 500.0
+"""kJ/mol/nm² and kJ/mol/rad², as Amber has them."""
+LENGTHS, ANGLES = (0.85, 1.15), (100.0, 125.0)
+"""Parts of the sum of the covalent radii, and degrees, between which what has no ideal value is held as it is."""
+
+_BONDS = (openmm.HarmonicBondForce, openmm.CustomBondForce)
+_ANGLES = (openmm.HarmonicAngleForce, openmm.CustomAngleForce)
+
+
+class MissingTerms(NamedTuple):
+    """What a force field has no term for.
+
+    Attributes
+    ----------
+    bonds, angles : np.ndarray of int, shapes (B, 2) and (A, 3)
+    lengths, degrees : np.ndarray, shapes (B,) and (A,)
+        At which they are held: Å and degrees.
+    """
+
+    bonds: np.ndarray
+    lengths: np.ndarray
+    angles: np.ndarray
+    degrees: np.ndarray
+
+    def add_to(self, system: openmm.System) -> None:
+        """Add a term for each."""
+        if not len(self.bonds) and not len(self.angles):
+            return
+        bond_force, angle_force = openmm.HarmonicBondForce(), openmm.HarmonicAngleForce()
+        for force, name in ((bond_force, "MissingBonds"), (angle_force, "MissingAngles")):
+            force.setName(name)
+        for (i, j), length in zip(self.bonds.tolist(), self.lengths.tolist()):
+            bond_force.addBond(i, j, length / 10.0, BOND_STIFFNESS)
+        for (i, j, k), angle in zip(self.angles.tolist(), np.radians(self.degrees).tolist()):
+            angle_force.addAngle(i, j, k, angle, ANGLE_STIFFNESS)
+        system.addForce(bond_force)
+        system.addForce(angle_force)
+
+
+def missing_terms(
+    system: openmm.System,
+    topology: app.Topology,
+    positions: np.ndarray,
+    held: Sequence[np.ndarray] = (),
+    links: Iterable[tuple[int, int]] = (),
+) -> MissingTerms:
+    """Find the bonds and angles of a topology that neither a force nor a constraint of its System knows.
+
+    Parameters
+    ----------
+    system : openmm.System
+        Of a force field.
+    topology : openmm.app.Topology
+    positions : np.ndarray, shape (N, 3)
+        Å: what chemistry has no value for is held about where it is.
+    held : sequence of np.ndarray
+        Atoms of each residue that something else holds in shape.
+    links : iterable of (int, int)
+        Bonds that something else holds, with what is next to them.
+    """
+    n = topology.getNumAtoms()
+    bonds = np.array([(a.index, b.index) for a, b in topology.bonds()], dtype=np.int64).reshape(-1, 2)
+    angles = bond_angles(bonds)
+    known = _terms(system, _BONDS)
+    known_angles = _terms(system, _ANGLES)
+    if not len(known):  # a force field without bonds
+        return MissingTerms(bonds[:0], np.empty(0), angles[:0], np.empty(0))
+    constrained = np.array(
+        [system.getConstraintParameters(k)[:2] for k in range(system.getNumConstraints())], dtype=np.int64
+    ).reshape(-1, 2)
+    group = np.full(n, -1)
+    for number, atoms in enumerate(held):
+        group[atoms] = number
+    linked = _keys(np.array(list(links), dtype=np.int64).reshape(-1, 2), n)
+    pairs = np.concatenate([_keys(known, n), _keys(constrained, n), linked])
+    lacks_bond = ~np.isin(_keys(bonds, n), pairs) & ~_within(group, bonds)
+    ends = angles[:, [0, 2]]
+    fixed = np.isin(_keys(ends, n), _keys(constrained, n))
+    beside_link = np.isin(_keys(angles[:, :2], n), linked) | np.isin(_keys(angles[:, 1:], n), linked)
+    lacks_angle = ~np.isin(
+        _keys(ends, n) * n + angles[:, 1], _keys(known_angles[:, [0, 2]], n) * n + known_angles[:, 1]
+    )
+    lacks_angle &= ~fixed & ~beside_link & ~_within(group, angles)
+    bonds, angles = bonds[lacks_bond], angles[lacks_angle]
+    return MissingTerms(bonds, *_usual(topology, positions, bonds, angles))
+
+
+def _usual(
+    topology: app.Topology, positions: np.ndarray, bonds: np.ndarray, angles: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the lengths of bonds, the angles again, and their degrees, at which they are to be held."""
+    everything = np.array([(a.index, b.index) for a, b in topology.bonds()], dtype=np.int64).reshape(-1, 2)
+    # The types depend on what is bonded elsewhere.
+    ideal, degrees = ideal_values(topology, np.concatenate([bonds, everything]), angles)
+    atoms = list(topology.atoms())
+    radii = np.array(
+        [covalent_radius(atoms[i]) + covalent_radius(atoms[j]) for i, j in bonds.tolist()], dtype=np.float64
+    )
+    as_is = np.clip(lengths_of(positions, bonds), LENGTHS[0] * radii, LENGTHS[1] * radii)
+    lengths = np.where(np.isfinite(ideal[: len(bonds)]), ideal[: len(bonds)], as_is)
+    degrees = np.where(np.isfinite(degrees), degrees, np.clip(angles_at(positions, angles), *ANGLES))
+    return lengths, angles, degrees
+
+
+def _terms(system: openmm.System, kinds: tuple[type, ...]) -> np.ndarray:
+    """Return the atoms of the bonds or angles that forces of a System have."""
+    size = 2 if kinds is _BONDS else 3
+    found = [
+        term(k)[:size]
+        for force in system.getForces()
+        if isinstance(force, kinds)
+        for count, term in [
+            (force.getNumBonds(), force.getBondParameters)
+            if size == 2
+            else (force.getNumAngles(), force.getAngleParameters)
+        ]
+        for k in range(count)
+    ]
+    return np.array(found, dtype=np.int64).reshape(-1, size)
+
+
+def _keys(pairs: np.ndarray, n: int) -> np.ndarray:
+    """Return a number for each pair of atoms, in whichever order."""
+    return pairs.min(axis=1, initial=n) * n + pairs.max(axis=1, initial=0)
+
+
+def _within(group: np.ndarray, members: np.ndarray) -> np.ndarray:
+    """Return which atoms are all in one group."""
+    of = group[members]
+    return (of[:, 0] >= 0) & (of == of[:, :1]).all(axis=1)
