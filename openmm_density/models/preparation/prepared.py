@@ -23,6 +23,7 @@ from ..ligand_potentials import PlacedPotential
 from ..native_gbsa import use_native_gbsa
 from ..structures import Model
 from ..superposition import superposition
+from .bare_ions import discharge
 from .ligand_terms import (
     add_idle_springs,
     add_potentials,
@@ -142,6 +143,8 @@ class Prepared:
         One of `openmm_density.models.force_fields.SOLVENTS`.
     described : Described, optional
         Who describes its residues.
+    bare_ions : list of int
+        Ions whose first shell is not in the model: without water around it they have no charge.
     """
 
     model: Model
@@ -155,6 +158,7 @@ class Prepared:
     report: PreparationReport
     solvent: str = "none"
     described: Described | None = field(default=None, repr=False)
+    bare_ions: list[int] = field(default_factory=list, repr=False)
     _systems: dict[str, openmm.System] = field(default_factory=dict, init=False, repr=False)
     _missing: MissingTerms | None = field(default=None, init=False, repr=False)
 
@@ -367,6 +371,8 @@ class Prepared:
             ) from None
         if self.solvent == "obc":
             use_native_gbsa(system)
+        if self.solvent != "water":
+            discharge(system, self.bare_ions)
         return system
 
     def _add_springs(self, system: openmm.System, force_group: int, rigid: Sequence[np.ndarray]) -> None:

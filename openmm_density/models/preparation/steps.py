@@ -33,6 +33,7 @@ from ..force_field_xml import load_force_field
 from ..force_fields import force_field_files
 from ..ligand_potentials import InternalPotential, PotentialParameters
 from ..structures import Model, is_backbone_bond
+from .bare_ions import bare_ions
 from .completed_before import add_heavy_atoms_of, completed_residues, place_hydrogens_of
 from .heavy_atoms import add_missing_heavy_atoms
 from .hydrogens import add_hydrogens, find_variants, keep_input_hydrogens, remove_replaced_hydrogens
@@ -156,8 +157,16 @@ def _parametrised(
     templates, rigid = add_templates(forcefield, topology, residues, report, chosen)
     if isinstance(parameters, PotentialParameters):
         parameters.load_into(forcefield)
+    bare = bare_ions(topology, positions)
     held = _held_links(topology, rigid, coordination)
+    known = set(map(frozenset, held))
+    held += [(ion, k) for ion, shell in bare.items() for k in shell if frozenset((ion, k)) not in known]
     atoms = list(topology.atoms())
+    if bare:
+        report.sentences.append(
+            "Without water around them ions fall onto what they see through it. In a fit without water these have no charge, and "
+            f"stay beside what is around them: {named_atoms(topology, bare)}."
+        )
     for i, j in held:
         pair = " - ".join(f"{residue_label(atoms[k].residue)} {atoms[k].name}" for k in (i, j))
         report.links.append(f"{pair} ({np.linalg.norm(positions[i] - positions[j]):.2f} Å)")
@@ -174,6 +183,7 @@ def _parametrised(
         report=report,
         solvent=solvent,
         described=Described(forcefield, templates, potentials),
+        bare_ions=list(bare),
     )
 
 
