@@ -160,6 +160,24 @@ def test_other_force_fields_take_ligands_too(
     np.testing.assert_allclose(*shape, atol=0.05)
 
 
+def test_a_ligand_with_a_bond_that_no_molecule_has_is_mended(small_data: Path, tmp_path: Path) -> None:
+    model = haem_chain(small_data, tmp_path)
+    assert prepare(model).mended_ends == {}
+    named = [record.describe() for record in model.records]
+    carbon, oxygen = (named.index(f"A HEM 201 {name}") for name in ("CGA", "O1A"))
+    positions = model.positions.copy()
+    arm = positions[oxygen] - positions[carbon]
+    positions[oxygen] = positions[carbon] + 0.63 * arm / np.linalg.norm(arm)
+    prepared = prepare(replace(model, positions=positions))
+    ends = prepared.prepared_index[[carbon, oxygen]]
+    assert list(prepared.mended_ends) == [ends[1]]
+    told = [sentence for sentence in prepared.report.sentences if "brought to one" in sentence]
+    assert len(told) == 1 and "A HEM 201 O1A" in told[0]
+    found = positions_of(minimised(prepared, 200)[0])
+    # 0.85 of the sum of the covalent radii.
+    assert np.linalg.norm(np.subtract(*found[ends])) == pytest.approx(1.18, abs=0.06)
+
+
 def test_rigid_springs_are_at_rest_in_the_input(small_data: Path, tmp_path: Path) -> None:
     prepared = prepare(haem_chain(small_data, tmp_path))
     context = context_of(prepared, rigid_force_group=7)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
 import openmm
+from openmm import app
 from scipy.spatial import cKDTree
 
+from ...chemistry.elements import covalent_radius, is_metal
 from ..ligand_potentials import PlacedPotential
 
 IDLE_SPRINGS = "HeldLigands"
@@ -16,6 +19,9 @@ IDLE_SPRINGS = "HeldLigands"
 
 POTENTIAL = "LigandPotential"
 """Name of the force of each ligand."""
+
+BOND_LENGTHS, IMPOSSIBLE = (0.85, 1.15), (0.72, 1.3)
+"""Parts of the sum of the covalent radii that bonds have, and beyond which there is none: triple bonds have 0.77."""
 
 _NM_PER_ANGSTROM = 0.1
 # How OpenMM names it.
@@ -78,6 +84,44 @@ def remove_inner_terms(system: openmm.System, placed: PlacedPotential) -> None:
                 i, j, parameters = force.getBondParameters(number)
                 if i in own and j in own:
                     force.setBondParameters(number, i, j, [0.0] * len(parameters))
+
+
+def mended_ends(
+    topology: app.Topology, positions: np.ndarray, rigid: Iterable[np.ndarray]
+) -> dict[int, np.ndarray]:
+    """Return where atoms of rigid residues that one bond holds belong, if that bond is of a length that no bond has.
+
+    Parameters
+    ----------
+    topology : openmm.app.Topology
+    positions : np.ndarray, shape (N, 3)
+        Å.
+    rigid : iterable of np.ndarray
+        The atoms of each residue that springs hold as it is.
+
+    Returns
+    -------
+    dict of int to np.ndarray
+        By the atom its place, in the same direction from what it is bonded to, in Å.
+    """
+    members = {int(index) for atoms in rigid for index in atoms}
+    neighbours: dict[int, list[app.topology.Atom]] = defaultdict(list)
+    for a, b in topology.bonds() if members else ():
+        neighbours[a.index].append(b)
+        neighbours[b.index].append(a)
+    atoms, found = list(topology.atoms()), {}
+    for end in sorted(members):
+        if len(neighbours[end]) != 1 or len(neighbours[neighbours[end][0].index]) < 2:
+            continue
+        parent = neighbours[end][0]
+        arm = positions[end] - positions[parent.index]
+        length = float(np.linalg.norm(arm))
+        ideal = covalent_radius(atoms[end]) + covalent_radius(parent)
+        impossible = not IMPOSSIBLE[0] < length / ideal < IMPOSSIBLE[1]
+        if impossible and length > 0 and not (is_metal(atoms[end]) or is_metal(parent)):
+            usual = np.clip(length, BOND_LENGTHS[0] * ideal, BOND_LENGTHS[1] * ideal)
+            found[end] = positions[parent.index] + arm * usual / length
+    return found
 
 
 def elastic_network(

@@ -14,11 +14,12 @@ from openmm import app
 
 from ...chemistry.elements import covalent_radius
 from ...chemistry.ideal_geometry import angles_at, bond_angles, ideal_values, lengths_of
+from .ligand_terms import BOND_LENGTHS
 
 BOND_STIFFNESS, ANGLE_STIFFNESS = 2.5e5, 500.0
 """kJ/mol/nm² and kJ/mol/rad², as Amber has them."""
-LENGTHS, ANGLES = (0.85, 1.15), (100.0, 125.0)
-"""Parts of the sum of the covalent radii, and degrees, between which what has no ideal value is held as it is."""
+ANGLES = (100.0, 125.0)
+"""Degrees between which an angle without an ideal value is held as it is."""
 
 _BONDS = (openmm.HarmonicBondForce, openmm.CustomBondForce)
 _ANGLES = (openmm.HarmonicAngleForce, openmm.CustomAngleForce)
@@ -113,7 +114,7 @@ def _usual(
     radii = np.array(
         [covalent_radius(atoms[i]) + covalent_radius(atoms[j]) for i, j in bonds.tolist()], dtype=np.float64
     )
-    as_is = np.clip(lengths_of(positions, bonds), LENGTHS[0] * radii, LENGTHS[1] * radii)
+    as_is = np.clip(lengths_of(positions, bonds), BOND_LENGTHS[0] * radii, BOND_LENGTHS[1] * radii)
     lengths = np.where(np.isfinite(ideal[: len(bonds)]), ideal[: len(bonds)], as_is)
     degrees = np.where(np.isfinite(degrees), degrees, np.clip(angles_at(positions, angles), *ANGLES))
     return lengths, angles, degrees

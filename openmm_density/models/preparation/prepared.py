@@ -25,6 +25,7 @@ from ..structures import Model
 from ..superposition import superposition
 from .bare_ions import discharge
 from .ligand_terms import (
+    BOND_LENGTHS,
     add_idle_springs,
     add_potentials,
     constrain_hydrogens,
@@ -145,6 +146,8 @@ class Prepared:
         Who describes its residues.
     bare_ions : list of int
         Ions whose first shell is not in the model: without water around it they have no charge.
+    mended_ends : dict of int to np.ndarray
+        Where springs hold atoms of rigid residues that are at no bond's length from what they are bonded to, in Å.
     """
 
     model: Model
@@ -159,6 +162,7 @@ class Prepared:
     solvent: str = "none"
     described: Described | None = field(default=None, repr=False)
     bare_ions: list[int] = field(default_factory=list, repr=False)
+    mended_ends: dict[int, np.ndarray] = field(default_factory=dict, repr=False)
     _systems: dict[str, openmm.System] = field(default_factory=dict, init=False, repr=False)
     _missing: MissingTerms | None = field(default=None, init=False, repr=False)
 
@@ -381,10 +385,13 @@ class Prepared:
             return
         # In Da, as OpenMM gives them: to convert each takes a second for a large model.
         masses = np.array([system.getParticleMass(i)._value for i in range(len(self.positions))])
+        shape = self.positions.copy()
+        for end, place in self.mended_ends.items():
+            shape[end] = place
         springs: dict[tuple[int, int], tuple[float, float]] = {}
         excluded: set[tuple[int, int]] = set()
         for atoms in rigid:
-            network = elastic_network(masses, atoms, self.positions, RIGID_FREQUENCY, RIGID_CUTOFF)
+            network = elastic_network(masses, atoms, shape, RIGID_FREQUENCY, RIGID_CUTOFF)
             springs |= network
             excluded |= network.keys()
         atoms = list(self.topology.atoms())
@@ -397,7 +404,7 @@ class Prepared:
                     length = self._distance(a, b)
                     if (a, b) == (i, j) and not is_metal(atoms[a]) and not is_metal(atoms[b]):
                         ideal = covalent_radius(atoms[a]) + covalent_radius(atoms[b])
-                        length = float(np.clip(length, 0.85 * ideal, 1.15 * ideal))
+                        length = float(np.clip(length, BOND_LENGTHS[0] * ideal, BOND_LENGTHS[1] * ideal))
                     springs[pair] = (length, stiffness)
         force = openmm.HarmonicBondForce()
         force.setName("RigidResidues")

@@ -38,6 +38,7 @@ from .completed_before import add_heavy_atoms_of, completed_residues, place_hydr
 from .heavy_atoms import add_missing_heavy_atoms
 from .hydrogens import add_hydrogens, find_variants, keep_input_hydrogens, remove_replaced_hydrogens
 from .ligand_residues import LigandOptions, Parameters, complete_ligands, ligand_parameters, parametrise
+from .ligand_terms import mended_ends
 from .prepared import Described, PreparationReport, Prepared
 from .templates import add_templates
 from .work_residues import (
@@ -158,6 +159,11 @@ def _parametrised(
     if isinstance(parameters, PotentialParameters):
         parameters.load_into(forcefield)
     bare = bare_ions(topology, positions)
+    ends = mended_ends(topology, positions, rigid)
+    if ends:
+        report.sentences.append(
+            f"Atoms at no bond's length from what they are bonded to are brought to one: {named_atoms(topology, ends)}."
+        )
     held = _held_links(topology, rigid, coordination)
     known = set(map(frozenset, held))
     held += [(ion, k) for ion, shell in bare.items() for k in shell if frozenset((ion, k)) not in known]
@@ -184,6 +190,7 @@ def _parametrised(
         solvent=solvent,
         described=Described(forcefield, templates, potentials),
         bare_ions=list(bare),
+        mended_ends=ends,
     )
 
 
