@@ -3,6 +3,8 @@
 
 PYTHON ?= python3.11
 ENVIRONMENT ?= .venv
+# Which build of openmm-torch: another extra of pyproject.toml is torchforce-openmm84.
+TORCHFORCE ?= torchforce
 BIN := $(ENVIRONMENT)/bin
 INSTALLED := $(ENVIRONMENT)/installed
 COMPILED := $(ENVIRONMENT)/compiled
@@ -65,7 +67,7 @@ links: $(DOCS_INSTALLED)
 
 $(DOCS_INSTALLED): $(COMPILED)
 	@echo "Installing what makes the documentation: about 30 MB of downloads."
-	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --constraint $(ENVIRONMENT)/constraints.txt --editable ".[torchforce,test,docs]" >>$(LOG) 2>&1 \
+	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --constraint $(ENVIRONMENT)/constraints.txt --editable ".[$(TORCHFORCE),test,docs]" >>$(LOG) 2>&1 \
 		|| { tail --lines 20 $(LOG) >&2; echo "pip failed: the end of what it said is above, all of it in $(LOG)." >&2; exit 1; }
 	@touch $@
 
@@ -73,11 +75,11 @@ $(DOCS_INSTALLED): $(COMPILED)
 # to the log, but for downloads that take a while.
 $(INSTALLED): pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "There is no $(PYTHON): install it with its venv, or name a Python from 3.10 on, as in make PYTHON=python3.12." >&2; exit 1; }
-	@echo "Installing into $(ENVIRONMENT): about 4 GB of downloads (most of it torch and its CUDA libraries), 7 GB of disk, 2 to 10 minutes."
+	@echo "Installing into $(ENVIRONMENT): about 3 GB of downloads (most of it torch and its CUDA libraries), 6 GB of disk, 2 to 10 minutes."
 	@mkdir -p $(ENVIRONMENT)
 	@$(PYTHON) -m venv $(ENVIRONMENT) >$(LOG) 2>&1 || { cat $(LOG) >&2; echo "$(PYTHON) makes no environment: install its venv, or name another Python, as in make PYTHON=python3.12." >&2; exit 1; }
-	@sed --quiet 's/^torchforce = \[\(.*\)\]$$/\1/p' pyproject.toml | tr --delete '" ' | tr , '\n' >$(ENVIRONMENT)/constraints.txt
-	@started=$$SECONDS; $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --constraint $(ENVIRONMENT)/constraints.txt --editable ".[torchforce,test]" 2>&1 \
+	@sed --quiet 's/^$(TORCHFORCE) = \[\(.*\)\]$$/\1/p' pyproject.toml | tr --delete '" ' | tr , '\n' >$(ENVIRONMENT)/constraints.txt
+	@started=$$SECONDS; $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --constraint $(ENVIRONMENT)/constraints.txt --editable ".[$(TORCHFORCE),test]" 2>&1 \
 		| tee --append $(LOG) \
 		| sed --unbuffered --quiet --regexp-extended \
 			-e 's/^ *(Downloading|Using cached) ([^-]+)-([^-]+)-.* \(([0-9]{3,}(\.[0-9]+)? MB|[0-9.]+ GB)\).*/  \1 \2 \3, \4/p' \

@@ -7,7 +7,7 @@ import importlib.util
 import logging
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -19,6 +19,14 @@ _FAILURE = re.compile(r"Error loading library (?P<path>.*?\.(?:so|dylib|dll)): (
 # What a platform itself needs from the machine: a machine without it lacks the platform, and nothing is wrong.
 _PLATFORM_LIBRARIES = {"libOpenCL": "OpenCL", "libcuda": "CUDA", "libamdhip64": "HIP"}
 _MISSING = re.compile(r"(?P<library>(?P<name>lib\w+)\.so[.\d]*): cannot open shared object file")
+
+# Wheels of openmm-torch, and what their C++ was built against. Beside others they load, and fail or end the process where
+# something of them is first used: on OpenCL, or where a System is read with OpenMM 8.6.
+_ACELLERA = {"torch": ("2.10", "2.11", "2.12"), "openmm": ("8.4", "8.5")}
+_BUILT_FOR: dict[str, dict[str, dict[str, tuple[str, ...]]]] = {
+    "openmmtorch": {"1.5": {"torch": ("2.9",), "openmm": ("8.4",)}},
+    **{f"acellera-openmmtorch-{device}": {"1.10": _ACELLERA} for device in ("cpu", "cu12", "cu13")},
+}
 
 _unloaded: dict[str, str] = {}
 _absent: dict[str, str] = {}
@@ -219,3 +227,58 @@ def openmmtorch() -> ModuleType:
     finally:
         logging.disable(level)
     return openmmtorch
+
+
+def openmm_torch_versions() -> dict[str, str | None]:
+    """Return the version of each installed package that is openmm-torch; ``openmmtorch`` and None where there is none."""
+    installed = {package: version for package in _BUILT_FOR if (version := installed_version(package))}
+    return installed or {"openmmtorch": None}
+
+
+def installed_version(package: str) -> str | None:
+    """Return the version of a package, None where it is not installed."""
+    import importlib.metadata  # takes a while, which a command's help has no need of
+
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def foreign_to_openmm_torch(versions: Mapping[str, str | None]) -> dict[str, str]:
+    """Return the packages for which a wheel of openmm-torch was not built, each with what is wrong.
+
+    Parameters
+    ----------
+    versions : mapping of str to str or None
+        Of torch, OpenMM and all packages of `openmm_torch_versions`.
+
+    Returns
+    -------
+    dict of str to str
+        As in ``openmmtorch 1.5 was built for torch 2.9``, by the name of the package.
+    """
+    foreign = {}
+    for wheel, releases in _BUILT_FOR.items():
+        for package, built in releases.get(versions.get(wheel) or "", {}).items():
+            version = versions.get(package)
+            if version and ".".join(version.split(".")[:2]) not in built:
+                foreign[package] = f"{wheel} {versions[wheel]} was built for {package} {' or '.join(built)}"
+    return foreign
+
+
+def openmm_torch_problem() -> str | None:
+    """Return what of torch and OpenMM does not fit the wheel of openmm-torch here; a build of conda's fits its environment."""
+    from importlib.metadata import files
+
+    wheels = {
+        package: version
+        for package, version in openmm_torch_versions().items()
+        if version and any(file.parts[0] == "OpenMM.libs" for file in files(package) or ())
+    }
+    versions = wheels | {package: installed_version(package) for package in ("torch", "openmm")}
+    problems = [
+        f"{problem}, and here is {versions[package]}"
+        for package, problem in foreign_to_openmm_torch(versions).items()
+    ]
+    return "; ".join(problems) or None

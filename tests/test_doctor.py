@@ -255,11 +255,21 @@ def test_versions_that_do_not_fit_are_named_with_what_to_do():
     versions = healthy().versions | {"openmmtorch": "1.5", "torch": "2.11.0+cu130", "openmm": "8.4.0.post2"}
     native = [Probe("NativeForce", "CPU", True, None, None, 0.1)]
     (remedy,) = remedies_of(versions=versions, probes=native)
-    assert "openmmtorch 1.5 was built for torch 2.9, and here are torch 2.11.0+cu130" in remedy
+    assert "openmmtorch 1.5 was built for torch 2.9, and here is torch 2.11.0+cu130: uninstall it" in remedy
     assert "pip uninstall openmmtorch" in remedy and "openmm-density[torchforce]" in remedy
-    assert "2.11.0+cu130 (openmmtorch was built for 2.9)" in as_text(replace(healthy(), versions=versions))
+    assert "2.11.0+cu130 (openmmtorch 1.5 was built for torch 2.9)" in as_text(
+        replace(healthy(), versions=versions)
+    )
     assert remedies_of(versions=versions | {"openmmtorch": None}, probes=native) == []
     assert remedies_of(versions=versions | {"torch": "2.9.1", "openmm": "8.4"}) == []
+    acellera = healthy().versions | {
+        "acellera-openmmtorch-cu13": "1.10",
+        "torch": "2.10.0",
+        "openmm": "8.6.1",
+    }
+    (remedy,) = remedies_of(versions=acellera, probes=native)
+    assert "1.10 was built for openmm 8.4 or 8.5, and here is openmm 8.6.1: uninstall it" in remedy
+    assert "pip uninstall acellera-openmmtorch-cu13)" in remedy
 
 
 def test_where_no_force_works_all_ways_are_named():
@@ -274,7 +284,7 @@ def test_plugins_and_gpu_have_remedies_of_their_own():
         "/p/libOpenMMTorchReference.so": "libtorch_cuda.so: cannot open shared object file",
     }
     torch_build, gpu = remedies_of(unloaded_plugins=plugins, gpu_problem="driver too old.")
-    assert "CUDA build" in torch_build
+    assert "CUDA build" in torch_build and "'openmm-density[torchforce]'" in torch_build
     assert "(driver too old)" in gpu
     (triton,) = remedies_of(gpu="H200", versions=healthy().versions | {"triton": None})
     assert "openmm-density[gpu]" in triton

@@ -11,8 +11,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from ..plugins import foreign_to_openmm_torch
 from .diagnosis import Diagnosis
-from .packages import OPTIONAL_PACKAGES, foreign_to_openmmtorch, too_old
+from .packages import OPTIONAL_PACKAGES, too_old
 
 
 def report(diagnosis: Diagnosis) -> Group:
@@ -50,8 +51,8 @@ def _versions(diagnosis: Diagnosis) -> Table:
     unfit = {
         package: f"too old: {version} or newer" for package, version in too_old(diagnosis.versions).items()
     }
-    for package, version in foreign_to_openmmtorch(diagnosis.versions).items():
-        unfit.setdefault(package, f"openmmtorch was built for {version}")
+    for package, problem in foreign_to_openmm_torch(diagnosis.versions).items():
+        unfit.setdefault(package, problem)
     for package, version in diagnosis.versions.items():
         use = OPTIONAL_PACKAGES.get(package)
         absent = Text("not installed" if use is None else f"not installed (optional: {use})", style="dim")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from ..plugins import foreign_to_openmm_torch
 from .diagnosis import Diagnosis, Probe
-from .packages import OPTIONAL_PACKAGES, foreign_to_openmmtorch, too_old
+from .packages import OPTIONAL_PACKAGES, too_old
 
 # OpenCL comes after CPU: on a machine without a GPU it is PoCL.
 PLATFORMS_BY_MERIT = ("CUDA", "HIP", "CPU", "OpenCL", "Reference")
@@ -53,12 +54,13 @@ def _of_backends(diagnosis: Diagnosis) -> Iterator[str]:
             f"{', '.join(sorted(backends))} stands in for NativeForce and TorchForce, slower and without parameter derivatives: "
             f"NativeForce needs {_COMPILER}; what is amiss stands beside it above. {_FRESH} installs versions for TorchForce."
         )
-    foreign = foreign_to_openmmtorch(diagnosis.versions)
+    foreign = foreign_to_openmm_torch(diagnosis.versions)
     if foreign and "TorchForce" not in backends:
+        found = _named({package: diagnosis.versions[package] or "" for package in foreign})
+        wheels = " ".join(sorted({problem.split()[0] for problem in foreign.values()}))
         yield (
-            f"openmmtorch {diagnosis.versions['openmmtorch']} was built for {_named(foreign)}, and here are "
-            f"{_named({name: diagnosis.versions[name] or '' for name in foreign})}: uninstall it (pip uninstall openmmtorch), as "
-            f"nothing else needs it, or for TorchForce {_FRESH}."
+            f"{' and '.join(foreign.values())}, and here is {found}: uninstall it (pip uninstall {wheels}), as nothing "
+            f"else needs it, or for TorchForce {_FRESH}."
         )
     if "CUDA" in {name for _, name in working} and ("CudaGraphForce", "CUDA") not in working:
         yield (
@@ -146,7 +148,7 @@ def _merit(name: str) -> int:
 
 def _plugin_remedy(reason: str) -> str:
     if "libtorch_cuda" in reason or "libnvrtc" in reason or "libcudart" in reason:
-        return "it needs torch's CUDA build, with or without a GPU: pip install 'torch==2.9.*' from PyPI"
+        return f"it needs torch's CUDA build, with or without a GPU; {_FRESH} needs none"
     return f"{_FRESH} installs versions that fit together"
 
 

@@ -17,7 +17,7 @@ from openmm import unit
 from .. import native_force
 from ..errors import InputError, as_argument, level_outside
 from ..native_force.forms import kernel_problem
-from ..plugins import openmmtorch, platform_names
+from ..plugins import openmm_torch_problem, openmmtorch, platform_names
 from .modules import ProbeEnergy
 
 ON_ALL_PLATFORMS = ("TorchForce", "NativeForce", "PythonTorchForce", "PythonForce")
@@ -297,6 +297,8 @@ def backend_problem(backend: str) -> str | None:
     platform = "CUDA" if backend == "CudaGraphForce" else "Reference"
     if platform not in platform_names():
         return "this OpenMM has no CUDA platform; on a machine with an NVIDIA GPU, pip install 'openmm[cuda12]' adds it"
+    if backend == "TorchForce" and (problem := openmm_torch_problem()) is not None:
+        return problem
     try:
         force = _construct(backend, ProbeEnergy(), "k", 3.0, periodic=False)
     except BackendUnavailable as error:

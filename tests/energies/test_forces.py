@@ -1,5 +1,6 @@
 import os
 import pickle
+import re
 import subprocess
 import sys
 import warnings
@@ -21,6 +22,7 @@ from openmm_density.energies.forces import (
     create_force,
 )
 from openmm_density.errors import InputError
+from openmm_density.plugins import openmm_torch_problem, openmm_torch_versions
 
 PLATFORMS = {openmm.Platform.getPlatform(i).getName() for i in range(openmm.Platform.getNumPlatforms())}
 needs_torch_force = pytest.mark.skipif(
@@ -199,6 +201,21 @@ def test_a_missing_module_a_missing_class_and_a_failing_evaluation_are_told_apar
     backend_problem.cache_clear()
     monkeypatch.setattr(forces, "_construct", lambda *arguments, **settings: wrong)
     assert "wrong force" in backend_problem("TorchForce")
+    backend_problem.cache_clear()
+
+
+@pytest.mark.skipif(openmm_torch_versions().get("openmmtorch", "") is None, reason="no openmm-torch")
+def test_a_wheel_that_was_built_for_another_openmm_is_not_used(monkeypatch):
+    """With OpenMM 8.6 reading a System with such a force ends the process, although its energy is right."""
+    assert openmm_torch_problem() is None
+    installed = plugins.installed_version
+    monkeypatch.setattr(
+        plugins, "installed_version", lambda package: "8.6.1" if package == "openmm" else installed(package)
+    )
+    backend_problem.cache_clear()
+    assert re.fullmatch(
+        r"\S+ 1\.\d+ was built for openmm 8.*, and here is 8.6.1", backend_problem("TorchForce")
+    )
     backend_problem.cache_clear()
 
 

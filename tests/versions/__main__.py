@@ -1,8 +1,8 @@
 """Install the package beside many versions of torch and OpenMM, each in a fresh environment, and print what works as a table.
 
 ``python -m tests.versions --folder DIR`` takes the versions below; ``--python 3.12 --torch 2.9 --openmm 8.4`` one combination,
-and ``--with openmmtorch==1.5`` something more in each. It needs uv, downloads about 3 GB for each version of torch, which it
-forgets again before the next one, and takes three minutes for each combination on two cores.
+and ``--with acellera-openmmtorch-cpu==1.10`` something more in each. It needs uv, downloads about 3 GB for each version of torch,
+which it forgets again before the next one, and takes three minutes for each combination on two cores.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import platform
 from collections.abc import Mapping, Sequence
@@ -18,6 +17,7 @@ from ...atomic_files import write_text
 from ...chemistry.pierced_rings import pierced_rings
 from ...chemistry.planes import find_planes, planarity_report
 from ...errors import with_arguments
+from ...plugins import installed_version, openmm_torch_versions
 from ...restraints import Violation, find_violations
 from ...stopwatch import PARTS, Stopwatch
 from ...validation.density_level import density_level
@@ -39,7 +39,7 @@ from .quantities import REFINED_UNITS, UNITS
 MOST_WORST = 10
 """Residues of lowest correlation that it names."""
 
-_PACKAGES = ("openmm-density", "torch", "triton", "openmm", "openmmtorch", "mdtraj", "gemmi", "numpy")
+_PACKAGES = ("openmm-density", "torch", "triton", "openmm", "mdtraj", "gemmi", "numpy")
 
 
 def summarize(
@@ -156,12 +156,7 @@ def write_summary(path: Path, summary: dict[str, Any]) -> None:
 def versions() -> dict[str, str | None]:
     """Return the versions of what takes part; None for what is not installed."""
     found: dict[str, str | None] = {"python": platform.python_version()}
-    for package in _PACKAGES:
-        try:
-            found[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            found[package] = None
-    return found
+    return found | {package: installed_version(package) for package in _PACKAGES} | openmm_torch_versions()
 
 
 def _data(fit: FlexibleFit, result: FitResult, model_path: str, map_path: str) -> dict[str, Any]:
