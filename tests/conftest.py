@@ -13,6 +13,8 @@ import pytest
 # more. It is read when torch and OpenMM are imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENMM_CPU_THREADS", "1")
+# Signals are sent to fits in the tests' own process, which would otherwise be killed where the machine is slow.
+os.environ.setdefault("OPENMM_DENSITY_END_SECONDS", "3600")
 
 import torch
 

@@ -47,9 +47,11 @@ def run_crystal(options: FitOptions, display: Display | None = None) -> int:
     with loading():
         from ..crystal_fit import CrystalFit  # noqa: F401  (where the time that it takes is counted)
         from ..crystal_fit.cycles import Listener, finished_cycle
+        from ..fitting.end_within import EndWithin, seconds_to_end
         from ..fitting.platforms import check_platform_name
 
     check_platform_name(options.run.platform)
+    seconds = seconds_to_end()
     fit = _crystal_fit(options)
     with display or Display() as shown:
 
@@ -73,7 +75,9 @@ def run_crystal(options: FitOptions, display: Display | None = None) -> int:
         try:
             stopwatch = Stopwatch()
             stopwatch.add({"start_up": time.monotonic() - started()})
-            result = fit.run(listener, options.output.overwrite, command, stopwatch)
+            goes_on = f"{PROGRAM} fit: stopped; {PROGRAM} fit --resume {fit.folder} goes on"
+            with EndWithin(seconds, goes_on):
+                result = fit.run(listener, options.output.overwrite, command, stopwatch)
         except KeyboardInterrupt:
             shown.stop()
             so_far = ""

@@ -73,6 +73,7 @@ def _run(options: FitOptions, display: Display, stopwatch: Stopwatch) -> int:
         from openmm_density.kernels import compilation
 
         from .. import native_force
+        from ..fitting.end_within import EndWithin, seconds_to_end
         from ..fitting.flexible_fit import FlexibleFit  # noqa: F401
         from ..fitting.interrupts import PromptExit
         from ..fitting.output import OutputFolder
@@ -81,6 +82,7 @@ def _run(options: FitOptions, display: Display, stopwatch: Stopwatch) -> int:
         from .fit_record import FitRecord
 
     check_platform_name(options.run.platform)
+    seconds = seconds_to_end()
     # What any fit on a CPU needs, first its forces: where it is not compiled yet, it is while files are read.
     compilation.load_kernels_ahead(("density", "planarity", "torsion_maps"))
     native_force.load_ahead()
@@ -97,19 +99,21 @@ def _run(options: FitOptions, display: Display, stopwatch: Stopwatch) -> int:
     else:
         folder = OutputFolder(resume, resume=True, spellings=spelled)
     fit: FlexibleFit | None = None
+    goes_on, begins = (f"{PROGRAM} fit: stopped; {said}" for said in (_goes_on(folder), "no fit has begun"))
     try:
-        with PromptExit(lambda: _left(folder, options, display)):
-            if resume is None:
-                record = _with_potentials(record, display, stopwatch)
-                record = _with_strength(record, folder, display, stopwatch)
-            else:
-                record = FitRecord.read(folder.run.path, options)
-            fit = _flexible_fit(record, folder, display, stopwatch)
-            if resume is None:
-                record = _with_findings(record, fit)
-                record.write(folder.run.path)
-            _announce(record, fit, display)
-        result = _carried_out(record, fit, folder, display)
+        with EndWithin(seconds, goes_on, folder.run.states, begins):
+            with PromptExit(lambda: _left(folder, options, display)):
+                if resume is None:
+                    record = _with_potentials(record, display, stopwatch)
+                    record = _with_strength(record, folder, display, stopwatch)
+                else:
+                    record = FitRecord.read(folder.run.path, options)
+                fit = _flexible_fit(record, folder, display, stopwatch)
+                if resume is None:
+                    record = _with_findings(record, fit)
+                    record.write(folder.run.path)
+                _announce(record, fit, display)
+            result = _carried_out(record, fit, folder, display)
     except KeyboardInterrupt:
         _say(f"{PROGRAM} fit: interrupted; {_kept(folder, options)}")
         return 130
@@ -378,6 +382,10 @@ def _resuming(folder: OutputFolder) -> str:
     return f"{PROGRAM} fit --resume {folder.path}"
 
 
+def _goes_on(folder: OutputFolder) -> str:
+    return f"{_resuming(folder)} goes on"
+
+
 def _left(folder: OutputFolder, options: FitOptions, display: Display) -> None:
     """Discard a fit that was interrupted before it was prepared, and say so: the process then ends at once."""
     from openmm_density.kernels.compilation.commands import end_commands
@@ -392,7 +400,7 @@ def _kept(folder: OutputFolder, options: FitOptions) -> str:
     from ..models.ligand_potentials import XTB
 
     if folder.run.holds_a_state:
-        return f"{_resuming(folder)} goes on"
+        return _goes_on(folder)
     if options.force_field.ligand_forcefield == XTB:
         return "no fit has begun; the same command goes on from what its ligands' potentials were learned from so far"
     return "nothing was written"

@@ -77,9 +77,14 @@ class RunFolder:
         return self.path / LAST_GOOD
 
     @property
+    def states(self) -> list[Path]:
+        """The files that a state may be in."""
+        return [self.path / name for name in (STATE, PREVIOUS)]
+
+    @property
     def holds_a_state(self) -> bool:
         """Whether a fit can be resumed from here."""
-        return any((self.path / name).exists() for name in (STATE, PREVIOUS))
+        return any(path.exists() for path in self.states)
 
     @takes_units(b_factors="Å²")
     def save(

@@ -11,7 +11,8 @@ from contextlib import suppress
 from types import FrameType
 from typing import Protocol
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+from .end_within import SIGNALS, listen
+
 # As a shell has it for a process that a signal ended.
 _ENDED_BY_SIGNAL = 128
 
@@ -72,28 +73,30 @@ class StopRequest:
     ) -> None:
         self.requested = False
         self._noted = 0.0
-        self._heard, self._on_end = heard, on_end
+        self._heard, self._on_end = [heard] if heard is not None else [], on_end
         self._previous: dict[int, object] = {}
         self._outlet = self._previous_outlet = -1
 
     def __enter__(self) -> StopRequest:
         if threading.current_thread() is threading.main_thread():
             # An ignored signal stays ignored: so a shell shields what it runs in the background.
-            heeded = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+            heeded = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
             # Python calls handlers when native code returns, which may take seconds; to this pipe it writes at once.
             inlet, self._outlet = os.pipe()
             os.set_blocking(self._outlet, False)
-            self._previous_outlet = signal.set_wakeup_fd(self._outlet, warn_on_full_buffer=False)
+            self._previous_outlet = listen(self._outlet)
             threading.Thread(target=self._listen, args=(inlet,), daemon=True).start()
             self._previous = {number: signal.signal(number, self._note) for number in heeded}
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self.requested:
+            self._tell()  # where it is over before the thread below has heard of it
         for number, handler in self._previous.items():
             # A handler that was not set from Python is None, and cannot be put back.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         if self._outlet >= 0:
-            signal.set_wakeup_fd(self._previous_outlet)
+            listen(self._previous_outlet)
             os.close(self._outlet)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
@@ -122,9 +125,12 @@ class StopRequest:
                         with suppress(Exception):  # whatever it cannot tell, the process ends
                             self._on_end()
                     os._exit(_ENDED_BY_SIGNAL + number[0])
-                if come == 1 and self._heard is not None:
-                    with suppress(Exception):  # as where its terminal is gone
-                        self._heard()
+                self._tell()
+
+    def _tell(self) -> None:
+        """Call who wants to hear of the first signal, once."""
+        with suppress(Exception):  # told already, or its terminal is gone
+            self._heard.pop()()
 
 
 class PromptExit:
@@ -148,20 +154,20 @@ class PromptExit:
         if threading.current_thread() is threading.main_thread():
             inlet, self._outlet = os.pipe()
             os.set_blocking(self._outlet, False)
-            self._previous_outlet = signal.set_wakeup_fd(self._outlet, warn_on_full_buffer=False)
+            self._previous_outlet = listen(self._outlet)
             threading.Thread(target=self._listen, args=(inlet,), daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._left.set()
         if self._outlet >= 0:
-            signal.set_wakeup_fd(self._previous_outlet)
+            listen(self._previous_outlet)
             os.close(self._outlet)
 
     def _listen(self, inlet: int) -> None:
         with os.fdopen(inlet, "rb", buffering=0) as numbers:
             while number := numbers.read(1):
-                if number[0] not in _SIGNALS:
+                if number[0] not in SIGNALS:
                     if self._previous_outlet >= 0:
                         os.write(self._previous_outlet, number)
                     continue
