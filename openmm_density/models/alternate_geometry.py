@@ -19,8 +19,8 @@ OFF = 0.03
 """Å by which a bond may be longer or shorter than in the file, a distance over an angle twice as much."""
 CONTACT = 2.6
 """Å: atoms that are not bonded come no nearer to each other than this, or than they were in the file."""
-_BOND, _ANGLE, _TORSION, _TOUCH, _STAY = 1.0, 0.5, 0.05, 0.2, 1e-3
-"""Weights of bonds, of distances over an angle and, within a conformer, over a torsion, of contacts, and of the place."""
+_BOND, _ANGLE, _TORSION, _TOUCH, _STAY = 1.0, 0.5, 0.1, 0.2, 0.03
+"""Weights of bonds, of distances over an angle and over a torsion, of contacts, and of the place."""
 _MOST_STEPS, _LONGEST_STEP, _STILL = 40, 0.3, 1e-3
 
 
@@ -48,6 +48,11 @@ class AlternateGeometry:
     Parameters
     ----------
     model : Model
+
+    Attributes
+    ----------
+    bonds : np.ndarray of int, shape (M, 2)
+        Of alternate atoms, which are numbered behind those of the model, with others.
     """
 
     def __init__(self, model: Model) -> None:
@@ -56,8 +61,9 @@ class AlternateGeometry:
         self._places = np.concatenate([model.positions, model.alternates.positions])
         self._labels = np.array([record.altloc for record in self._records])
         self._is_heavy = np.array([record.element not in ("H", "D") for record in self._records])
+        self.bonds = self._bonds()
         bonds = np.concatenate(
-            [self._bonds(), np.array([(a.index, b.index) for a, b in model.topology.bonds()])]
+            [self.bonds, np.array([(a.index, b.index) for a, b in model.topology.bonds()])]
         )
         count = len(self._records)
         graph = csr_array((np.ones(len(bonds)), bonds.T), shape=(count, count))
@@ -65,16 +71,12 @@ class AlternateGeometry:
         reached = [graph[self._n :]]
         for _ in range(2):
             reached.append(reached[-1] @ graph)
-        conformers = np.full(count, -1)
-        for number, members in enumerate(model.alternates.conformers()):
-            conformers[self._n + members] = number
         self._joined: set[tuple[int, int]] = set()
         parts = []
         for weight, ends in zip((_BOND, _ANGLE, _TORSION), map(self._ends, reached)):
             new = np.array([tuple(pair) not in self._joined for pair in ends.tolist()], dtype=bool)
             self._joined |= set(map(tuple, ends.tolist()))
-            inner = conformers[ends[:, 0]] == conformers[ends[:, 1]]
-            ends = ends[new & (inner | (weight != _TORSION))]
+            ends = ends[new]
             parts.append((ends, np.full(len(ends), weight)))
         ends, weights = (np.concatenate(each) for each in zip(*parts))
         lengths = np.linalg.norm(self._places[ends[:, 0]] - self._places[ends[:, 1]], axis=1)
@@ -114,7 +116,8 @@ class AlternateGeometry:
         slack = np.where((metal & binding[:, ::-1]).any(axis=1), METAL_BOND_SLACK, LINK_SLACK)
         lengths = np.linalg.norm(self._places[ends[:, 0]] - self._places[ends[:, 1]], axis=1)
         within = lengths < radii[ends].sum(axis=1) + slack
-        return ends[within & (~water | ~self._is_heavy[ends].all(axis=1)) & ~(metal.all(axis=1))]
+        once = (ends[:, 1] < self._n) | (ends[:, 0] < ends[:, 1])
+        return ends[once & within & (~water | ~self._is_heavy[ends].all(axis=1)) & ~metal.all(axis=1)]
 
     def _together(self, ends: np.ndarray) -> np.ndarray:
         """Return whether the atoms of pairs are there together."""

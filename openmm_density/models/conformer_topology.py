@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -11,9 +11,11 @@ import numpy as np
 from openmm import app
 
 from ..chemistry.elements import openmm_element
+from ..chemistry.residue_names import name_tables
 from ..errors import InputError, as_argument, level_outside
 from ..units import takes_units
 from ..wording import counted
+from .alternate_geometry import AlternateGeometry
 from .alternates import moved_with_residues
 from .model import Model
 
@@ -35,6 +37,10 @@ class FurtherConformers:
         The atom of the topology that is the same in the first conformer; -1 for none.
     alternates : np.ndarray of int, shape (K,)
         Which of a model's `Alternates` each is; -1 for one that was built.
+    residue_names : tuple of str, length K
+        Of those that are of another residue than the one in whose place they are; else empty. None is, where not given.
+    bonds : np.ndarray of int, shape (M, 2)
+        The bonds of these, among all N + K atoms; the others are bonded as the first conformer is.
     """
 
     topology: app.Topology
@@ -44,6 +50,8 @@ class FurtherConformers:
     elements: tuple[str, ...]
     originals: np.ndarray
     alternates: np.ndarray
+    residue_names: tuple[str, ...] | None = None
+    bonds: np.ndarray = field(default_factory=lambda: np.empty((0, 2), dtype=np.int64))
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -65,6 +73,15 @@ class FurtherConformers:
         order = np.concatenate([np.empty(0, dtype=np.int64), *alternates.conformers()])
         records = [alternates.records[k] for k in order]
         of_model = alternates.residues[order]
+        names = _names_of_other_residues(model, order)
+        bonds = np.empty((0, 2), dtype=np.int64)
+        if any(names):
+            count = len(every)
+            numbers = np.append(np.where(index < count, index, -1), count + np.argsort(order))
+            bonds = numbers[AlternateGeometry(model).bonds]
+            is_other = np.append(np.zeros(count, dtype=bool), [bool(name) for name in names])
+            bonds = bonds[((bonds >= 0) & (bonds < len(is_other))).all(axis=1)]
+            bonds = bonds[is_other[bonds].any(axis=1)]
         return cls(
             topology or own,
             places[of_model],
@@ -75,6 +92,8 @@ class FurtherConformers:
                 [by_name[k].get(record.name, -1) for k, record in zip(of_model, records)], dtype=np.int64
             ),
             order,
+            names,
+            bonds,
         )
 
     @cached_property
@@ -93,8 +112,9 @@ class FurtherConformers:
             joined.addBond(atoms[a.index], atoms[b.index])
         first = self.topology.getNumAtoms()
         numbers: dict[str, dict[int, int]] = {}
-        for k, (label, original) in enumerate(zip(self.labels, self.originals.tolist())):
-            if original >= 0:
+        names = self.residue_names or ("",) * len(self)
+        for k, (label, original, other) in enumerate(zip(self.labels, self.originals.tolist(), names)):
+            if original >= 0 and not other:
                 numbers.setdefault(label, {})[original] = first + k
         for a, b in self.topology.bonds():
             for of_label in numbers.values():
@@ -102,19 +122,22 @@ class FurtherConformers:
                     joined.addBond(
                         atoms[of_label.get(a.index, a.index)], atoms[of_label.get(b.index, b.index)]
                     )
+        for i, j in self.bonds.tolist():
+            joined.addBond(atoms[i], atoms[j])
         return joined
 
     def _add_conformers(self, joined: app.Topology, atoms: list[app.topology.Atom]) -> None:
         residues, before = list(self.topology.residues()), None
-        for place, label, name, element in zip(
-            self.residues.tolist(), self.labels, self.names, self.elements
+        others = self.residue_names or ("",) * len(self)
+        for place, label, name, element, other in zip(
+            self.residues.tolist(), self.labels, self.names, self.elements, others
         ):
             residue = residues[place]
             if before is None or residue.chain is not before[0].chain:
                 chain = joined.addChain(residue.chain.id)
-            if before is None or (residue, label) != before:
-                new = joined.addResidue(residue.name, chain, residue.id, residue.insertionCode)
-            before = residue, label
+            if before is None or (residue, label, other) != before:
+                new = joined.addResidue(other or residue.name, chain, residue.id, residue.insertionCode)
+            before = residue, label, other
             atoms.append(joined.addAtom(name, openmm_element(element), new))
 
     def chains(self) -> list[np.ndarray]:
@@ -126,6 +149,20 @@ class FurtherConformers:
 
 
 @takes_units("positions")
+def _names_of_other_residues(model: Model, alternates: np.ndarray) -> tuple[str, ...]:
+    """Return the residue names of some alternates that are of another residue than the one in whose place they are, else ""."""
+    fitted = []
+    for residue in model.topology.residues():
+        records = [model.records[atom.index] for atom in residue.atoms()]
+        fitted.append(next((record for record in records if record.altloc), records[0]).residue)
+    aliases, _ = name_tables()
+    own = [(model.alternates.records[k], int(model.alternates.residues[k])) for k in alternates]
+    return tuple(
+        "" if record.residue == fitted[place] else aliases.get(record.residue_name, record.residue_name)
+        for record, place in own
+    )
+
+
 @dataclass(frozen=True)
 class PlacedConformers:
     """Further conformers of a model where they are.

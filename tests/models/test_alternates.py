@@ -134,7 +134,7 @@ def test_conformers_of_bonded_residues_stay_bonded() -> None:
         for places in (model.alternates.positions, rigid, moved_with_residues(model, positions))
     )
     assert abs(of_rigid - length) > 0.2
-    assert abs(now - length) < 0.05
+    assert abs(now - length) < 0.06
 
 
 def test_a_conformer_keeps_the_angles_to_the_chain_that_it_shares() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from openmm_density.models import Model, read_model
+from openmm_density.models.conformer_topology import all_conformers
 from openmm_density.models.structure_files import write_model_cif, write_pdb
 
 ZOO = Path(__file__).parents[1] / "data" / "zoo"
@@ -131,3 +132,22 @@ def test_bonded_residues_are_fitted_in_one_conformer(tmp_path: Path) -> None:
     assert _fitted(model) == {("A", 1, "DG"): {"B"}, ("A", 2, "DC"): {"B"}}
     bond = next((a, b) for a, b in model.topology.bonds() if (a.name, b.name) == ("O3'", "P"))
     assert np.linalg.norm(np.subtract(*(model.positions[atom.index] for atom in bond))) < 1.65
+
+
+def test_a_conformer_of_another_name_has_bonds_of_its_own() -> None:
+    """Serine is not bonded as the proline is in whose place it is."""
+    model = read_model(ZOO / "1ejg_microheterogeneity.pdb")
+    joined = all_conformers(model).topology
+    serines = [residue for residue in joined.residues() if residue.name == "SER"]
+    assert [[atom.name for atom in residue.atoms()] for residue in serines] == [
+        ["CA", "C", "O", "CB", "OG"]
+    ] * 2
+    for serine in serines:
+        bonds = sorted(
+            "-".join(f"{atom.residue.name} {atom.name}" for atom in sorted(bond, key=lambda atom: atom.index))
+            for bond in joined.bonds()
+            if serine in (bond[0].residue, bond[1].residue)
+        )
+        assert bonds == [
+            *("GLU N-SER C", "PRO N-SER CA", "SER C-SER O", "SER CA-SER C", "SER CA-SER CB", "SER CB-SER OG"),
+        ]
