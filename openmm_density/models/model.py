@@ -29,6 +29,7 @@ class AtomRecord:
     hetero: bool
     charge: int
     serial: int
+    file_element: str = ""  # as gemmi reads it, X for none
 
     @property
     def residue(self) -> tuple[str, int, str, str]:

@@ -120,6 +120,7 @@ def _record(chain: str, residue: gemmi.Residue, atom: gemmi.Atom, element: str) 
         hetero=residue.het_flag == "H",
         charge=atom.charge,
         serial=atom.serial,
+        file_element=atom.element.name,
     )
 
 

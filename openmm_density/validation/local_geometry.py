@@ -138,9 +138,11 @@ class LocalGeometry:
         listed = np.array(list(self.bonds), dtype=np.int64).reshape(-1, 2)
         listed = listed[self._heavy[listed].all(axis=1)]
         bonds = np.unique(np.sort(np.concatenate([heavy_bonds(self.topology), listed]), axis=1), axis=0)
+        bonds = bonds[self._may_meet(bonds[:, 0], bonds[:, 1])]
         of_metal = self._metal[bonds].any(axis=1)
         self._bonds, self._coordination = bonds[~of_metal], bonds[of_metal]
-        self._angles = bond_angles(self._bonds)
+        angles = bond_angles(self._bonds)
+        self._angles = angles[self._may_meet(angles[:, 0], angles[:, 2])]
         self._ideal_lengths, self._ideal_angles = ideal_values(self.topology, self._bonds, self._angles)
 
     def worse(self, positions: np.ndarray) -> list[Worse]:
@@ -283,8 +285,11 @@ class LocalGeometry:
         bonded = self._radii[pairs].sum(axis=1) + NEAR_BOND
         water = self._water[pairs].any(axis=1)
         new = (after < CLASHING) & ~(before < after + NEARER)
-        fused = (after < bonded) & ~water
-        lost = (before < bonded) & (before > bonded - 2 * NEAR_BOND) & (after > bonded + NEARER) & ~water
+        was_bonded = (before < bonded) & (before > bonded - 2 * NEAR_BOND) & ~water
+        # The bonds within a conformer that was not chosen are not all known, where it is another residue.
+        of_conformer = (self._label[pairs] > 0).any(axis=1)
+        fused = (after < bonded) & ~water & ~(was_bonded & of_conformer)
+        lost = was_bonded & (after > bonded + NEARER)
         found = [
             self._of_pair("contact", pairs[k], before[k], after[k], (CLASHING, np.inf))
             for k in np.flatnonzero(new | fused)

@@ -227,6 +227,22 @@ def test_new_clashes_are_named_but_not_those_of_different_conformers(haemoglobin
     assert ("A LEU 2 CD1.A", "B LEU 3 CD1.B") not in named
 
 
+def test_bonds_within_a_conformer_are_those_that_it_had_and_none_joins_different_ones(haemoglobin):
+    place = places(haemoglobin)
+    one, other = place("A LEU 2 CD1"), place("B LEU 3 CD1")
+    near = haemoglobin.positions.copy()
+    near[other] = near[one] + [1.45, 0, 0]
+    labels = ["A" if k in (one, other) else "" for k in range(len(near))]
+    check = LocalGeometry(haemoglobin.topology, near, labels=labels)
+    assert not [each for each in check.worse(near) if set(each.atoms) == {"A LEU 2 CD1.A", "B LEU 3 CD1.A"}]
+    parted = near.copy()
+    parted[other] += [2.0, 0, 0]
+    assert [each.kind for each in check.worse(parted) if "B LEU 3 CD1.A" in each.atoms][-1] == "apart"
+    labels[place("A LEU 2 CG")] = "B"
+    mixed = geometry(haemoglobin, labels=labels).worse(along(near, place("A LEU 2 CG"), one, 4.0))
+    assert not [each for each in of_kind(mixed, "bond") if "A LEU 2 CD1.A" in each.atoms]
+
+
 def test_bonds_of_a_file_that_no_topology_has_are_compared(haemoglobin):
     place = places(haemoglobin)
     ends = place("A LEU 2 CD1"), place("A LEU 2 CD2")

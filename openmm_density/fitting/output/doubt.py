@@ -69,6 +69,7 @@ KINDS = {
     "ramachandran": "new Ramachandran outliers",
     "chirality": "chiral centres flat or inverted",
     "cis": "peptide bonds twisted or flipped",
+    "elements": "atoms with another element than in the file",
     "pierced": "bonds that pass through rings",
     "mates": "contacts with copies in the crystal",
     "contacts": "atoms as near as a bond that are not bonded",

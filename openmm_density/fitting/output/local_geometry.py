@@ -6,8 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import gemmi
 import numpy as np
 
+from ...chemistry.elements import UNKNOWN
 from ...chemistry.planes import PlaneSet
 from ...models.conformer_topology import PlacedConformers
 from ...models.model import Model
@@ -23,7 +25,10 @@ from .doubt import Doubt, Place
 MOST_NAMED = 10
 """Of a kind; the summary has all."""
 
+_ORGANIC = frozenset({"H", "D", "C", "N", "O", "S", "P", "Se", "F", "Cl", "Br", "I", "Fe"})
+
 _SENTENCES = {
+    "element": ("elements", "atoms are written with another element than the file gives them"),
     "bond": ("stretched", "bonds are not as long as such bonds are"),
     "angle": ("angles", "angles were bent"),
     "centre": ("chirality", "chiral centres were inverted, or are flat"),
@@ -35,6 +40,7 @@ _SENTENCES = {
 """Of each kind the kind of doubt, and what is wrong."""
 _REMEDIES = {
     "contacts": "correct the model there, or name the bond in its file (LINK, CONECT, _struct_conn)",
+    "elements": "correct their names or elements in the file",
     "metal": "look at the model there, and whether its file names the right bonds (LINK, CONECT, _struct_conn)",
 }
 
@@ -55,7 +61,7 @@ def worse_in_fit(prepared: Prepared, result: FitResult, planes: PlaneSet) -> lis
     bonds += [(link.first, link.second) for link in model.links if not link.symmetry]
     of_file = index[np.array(bonds, dtype=np.int64).reshape(-1, 2)]
     own = planes.with_atoms(index)
-    return _worse(
+    return changed_elements(model) + _worse(
         LocalGeometry(
             prepared.topology,
             prepared.positions,
@@ -68,6 +74,22 @@ def worse_in_fit(prepared: Prepared, result: FitResult, planes: PlaneSet) -> lis
         model,
         placed_alternates(result, prepared),
     )
+
+
+def changed_elements(model: Model) -> list[Worse]:
+    """Return the atoms that are written with another element than the file gives them, as atomic numbers.
+
+    A file that gives none leaves it to names, which tell those of organic molecules and of ions that are called by theirs.
+    """
+    found = []
+    for record in (*model.records, *model.alternates.records):
+        given, now = record.file_element, record.element
+        told_by_name = now in _ORGANIC or now.upper() == record.residue_name
+        if given not in ("", now) and not (given == UNKNOWN and told_by_name) and {given, now} != {"H", "D"}:
+            numbers = [float(gemmi.Element(each).atomic_number) for each in (given, now)]
+            name = record.describe() + (f".{record.altloc}" if record.altloc else "")
+            found.append(Worse("element", (name,), *numbers, (numbers[0],) * 2))
+    return found
 
 
 def worse_of_models(before: Model, after: Model, planes: PlaneSet) -> list[Worse]:
@@ -136,6 +158,9 @@ def _in_words(each: Mapping[str, Any]) -> str:
         return f"{each['atoms']} ({'flat' if before * after > 0 or abs(after) < 0.1 else 'inverted'})"
     if " - " not in each["atoms"] and each["kind"] == "metal":
         return f"{each['atoms']} (moved by {after:.1f} Å)"
+    if each["kind"] == "element":
+        given, now = (gemmi.Element(int(number)).name for number in (before, after))
+        return f"{each['atoms']} ({given} to {now})"
     form, unit = (".0f", "°") if each["kind"] == "angle" else (".2f", " Å")
     course = f"{after:{form}}{unit}, built" if before is None else f"{before:{form}} to {after:{form}}{unit}"
     if high is None:

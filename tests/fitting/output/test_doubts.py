@@ -18,10 +18,13 @@ from openmm_density.fitting.half_maps import StrengthScan
 from openmm_density.fitting.output import doubts, notes
 from openmm_density.fitting.output.agreement import map_agreement
 from openmm_density.fitting.output.doubts import MOST_STRETCHES, _half_map_doubt
+from openmm_density.fitting.output.local_geometry import changed_elements
 from openmm_density.fitting.output.summary import summarize
 from openmm_density.fitting.protocols import Protocol, Stage
+from openmm_density.models import read_model
 from openmm_density.restraints import find_violations
 
+from ...small_models import hetatm, written
 from .. import damaged_models
 
 
@@ -71,6 +74,21 @@ def test_what_became_worse_is_a_doubt_of_its_kind_with_its_places():
     kinds = [doubt.kind for doubt in (stretched, chirality, bent, metal, contacts)]
     assert kinds == ["stretched", "chirality", "bent", "metal", "contacts"]
     assert doubts.worse_doubts([]) == []
+
+
+def test_an_atom_with_another_element_than_its_file_gives_it_is_doubted(tmp_path):
+    lines = [
+        hetatm(1, " UNK", "UNX", 1, np.zeros(3), "X"),
+        hetatm(2, "ZN  ", "ZN", 2, np.full(3, 5.0), ""),
+        hetatm(3, " C1", "LIG", 3, np.full(3, 9.0), "C"),
+    ]
+    model = read_model(written(tmp_path / "unknown.pdb", lines))
+    assert changed_elements(model) == []
+    uranium, carbon = replace(model.records[0], element="U"), replace(model.records[2], element="N")
+    found = changed_elements(replace(model, records=(uranium, model.records[1], carbon)))
+    (doubt,) = doubts.worse_doubts(each.as_dict() for each in found)
+    assert doubt.kind == "elements"
+    assert "A UNX 1 UNK (X to U), A LIG 3 C1 (C to N): correct" in doubt.sentence
 
 
 def test_turned_centres_and_peptides_are_doubted(fitted):
