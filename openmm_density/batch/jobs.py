@@ -12,7 +12,7 @@ from typing import Any
 from ..errors import InputError
 from ..given_files import check_given_file
 from ..maps.map_suffixes import MRC_SUFFIXES, MTZ_SUFFIX, SITUS_SUFFIXES, map_suffix
-from ..models.structure_suffixes import check_structure_suffix
+from ..models.structure_suffixes import structure_format
 from ..units import takes_units
 
 
@@ -164,7 +164,7 @@ def _check_files(models: Sequence[str | os.PathLike[str]], maps: Sequence[str | 
     for path in dict.fromkeys([*models, *maps]):
         check_given_file(path, "check its path")
     for path in dict.fromkeys(models):
-        check_structure_suffix(path)
+        structure_format(path)
     for path in dict.fromkeys(maps):
         map_suffix(Path(path))
 

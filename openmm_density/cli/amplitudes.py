@@ -8,24 +8,27 @@ from typing import Any
 
 from ..errors import InputError, as_argument
 from ..fitting.output.results import CRYSTAL_SETTINGS
-from ..maps.map_suffixes import MTZ_SUFFIX
+from ..maps.map_suffixes import MTZ_SUFFIX, map_suffix
 from .fit_options import FitOptions
 
 
 def is_of_amplitudes(options: FitOptions) -> bool:
-    """Return whether a fit is one to amplitudes: asked for, the only thing that its file has, or begun so in its folder."""
+    """Return whether a fit is one to amplitudes: asked for, what its file has, or begun so in its folder."""
     resumed = options.output.resume
     if resumed is not None:
         return (Path(resumed) / CRYSTAL_SETTINGS).is_file()
     crystal = options.crystal
     if crystal.make_free_flags or (crystal.amplitudes, crystal.free_flags, crystal.free_value) != (None,) * 3:
         return True
-    return options.files.map is not None and holds_amplitudes_alone(options.files.map, options.files.columns)
+    return options.files.map is not None and takes_amplitudes(options.files.map, options.files.columns)
 
 
 def is_mtz(path: str) -> bool:
-    """Return whether a file's name is that of an MTZ file."""
-    return Path(path).name.lower().removesuffix(".gz").endswith(MTZ_SUFFIX)
+    """Return whether a file is an MTZ file, by its content where that tells, and else by its name."""
+    try:
+        return map_suffix(Path(path)) == MTZ_SUFFIX
+    except InputError:  # for those who read it
+        return False
 
 
 def check_of_amplitudes(path: str, options: Mapping[str, Any]) -> None:
@@ -56,10 +59,18 @@ def check_of_amplitudes(path: str, options: Mapping[str, Any]) -> None:
 _OF_AMPLITUDES = ("amplitudes", "free_flags", "free_value", "make_free_flags")
 
 
-def holds_amplitudes_alone(path: str, columns: Sequence[str] | None) -> bool:
-    """Return whether a file is an MTZ file with measured amplitudes and no map coefficients of a usual name.
+def takes_amplitudes(path: str, columns: Sequence[str] | None, rather_than_map: bool = True) -> bool:
+    """Return whether a file is an MTZ file whose measured amplitudes are used: where no columns of a map are named.
 
     One that is not there is left to those who read it.
+
+    Parameters
+    ----------
+    path : str
+    columns : (str, str), optional
+        Labels of map coefficients that were asked for.
+    rather_than_map : bool
+        Whether amplitudes come before map coefficients of a usual name where the file has both.
 
     Raises
     ------
@@ -70,12 +81,11 @@ def holds_amplitudes_alone(path: str, columns: Sequence[str] | None) -> bool:
     if columns is not None or not is_mtz(path) or not file.is_file():
         return False
     from ..crystals.mtz_columns import holds_amplitudes, types_of
-    from ..maps.mtz_maps import MAP_COLUMNS, read_mtz
+    from ..maps.mtz_maps import read_mtz, usual_map_columns
 
     mtz = read_mtz(file)
     try:
-        types = types_of(mtz, file)
-        has_map = any(types.get(f) == "F" and types.get(phi) == "P" for f, phi in MAP_COLUMNS)
-        return not has_map and holds_amplitudes(mtz, file)
+        has_map = usual_map_columns(types_of(mtz, file)) is not None
+        return (rather_than_map or not has_map) and holds_amplitudes(mtz, file)
     except InputError:
         return False

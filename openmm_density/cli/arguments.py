@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from ..errors import InputError
+from ..file_kinds import MAPS, MODELS, kind_of
 from ..given_files import check_given_file
 from ..maps.map_suffixes import is_map_name, map_suffix
-from ..models.structure_suffixes import check_structure_suffix, is_structure_name
+from ..models.structure_suffixes import is_structure_name, structure_format
 from ..multi_process_service import SETTINGS
 
 if TYPE_CHECKING:
@@ -210,14 +211,19 @@ def check_files(
     for path in filter(None, maps):
         map_suffix(Path(path))
     for path in filter(None, models):
-        check_structure_suffix(path)
+        structure_format(path)
 
 
 def check_order(model: str | None, density_map: str | None) -> None:
-    """Refuse a map in the place of a model, and the model in that of the map, by their names."""
-    if model and density_map and is_map_name(Path(model)) and is_structure_name(density_map):
+    """Refuse a map in the place of a model, and the model in that of the map, by their contents, else by their names."""
+    if not model or not density_map:
+        return
+    first, second = kind_of(model), kind_of(density_map)
+    is_map = first in MAPS or (not first and is_map_name(Path(model)))
+    is_model = second in MODELS or (not second and is_structure_name(density_map))
+    if is_map and is_model:
         raise InputError(
-            f"it is named as a density map, and {density_map} as a model: they are given in each other's place",
+            f"it is a density map, and {density_map} a model: they are given in each other's place",
             source=model,
             remedy="give the model first, then the map",
         )

@@ -50,8 +50,7 @@ def check_asked(options: FitOptions) -> None:
         raise InputError(
             f"is for the measured amplitudes of an MTZ file, and {Path(files.map).name} is taken for a map",
             argument="cycles",
-            remedy=f"leave it out, or give the MTZ file of the crystal (with {as_argument('amplitudes')} where it has map "
-            "coefficients too)",
+            remedy=f"leave it out, or give the MTZ file of the crystal, without {as_argument('columns')}",
         )
     for name in ("strength", "final_strength"):
         if files.half_map and getattr(options.course, name) is not None:

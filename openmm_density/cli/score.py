@@ -15,7 +15,7 @@ from ..given_files import check_given_file, check_output_folder
 from ..maps.map_suffixes import check_columns
 from ..plugins import defer_torch
 from ..units import checked_length, resolution_in_angstrom
-from .amplitudes import holds_amplitudes_alone
+from .amplitudes import takes_amplitudes
 from .arguments import (
     PROGRAM,
     add_amplitudes,
@@ -124,7 +124,7 @@ def _defaults() -> dict[str, Any]:
 def run(options: argparse.Namespace) -> int:
     """Print correlations and what else is asked for; return the exit status."""
     of_amplitudes = options.amplitudes, options.free_flags, options.free_value
-    if of_amplitudes != (None,) * 3 or holds_amplitudes_alone(options.map, options.columns):
+    if of_amplitudes != (None,) * 3 or takes_amplitudes(options.map, options.columns):
         from .score_amplitudes import run_amplitudes
 
         return run_amplitudes(options)

@@ -36,7 +36,8 @@ def _check(options: argparse.Namespace) -> None:
             raise InputError(
                 "needs a map, and was given measured amplitudes",
                 argument=name,
-                remedy=f"leave {as_argument(name)} out, or score crystal.mtz of a fit, which has map coefficients",
+                remedy=f"leave {as_argument(name)} out, or score the map coefficients of crystal.mtz of a fit by "
+                f"{as_argument('columns', '2FOFCWT,PH2FOFCWT')}",
             )
     if options.table1:
         check_output_folder(options.table1)

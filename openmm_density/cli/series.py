@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import InputError
-from .amplitudes import holds_amplitudes_alone
+from .amplitudes import takes_amplitudes
 from .arguments import (
     PROGRAM,
     add_columns,
@@ -154,7 +154,7 @@ def run(options: argparse.Namespace) -> int:
 def _refuse_amplitudes(options: argparse.Namespace) -> None:
     """Refuse the measured amplitudes of a crystal, whose maps follow from the model, in place of a volume."""
     for path in (*options.maps, *options.free_maps):
-        if holds_amplitudes_alone(path, options.columns):
+        if takes_amplitudes(path, options.columns, rather_than_map=False):
             raise InputError(
                 "it holds measured amplitudes, and the volumes of a series are maps",
                 source=path,

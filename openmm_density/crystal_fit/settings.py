@@ -78,7 +78,8 @@ class CrystalSettings:
                     "it has no free flags, without which nobody can tell a better model from a fitted one",
                     source=self.data,
                     remedy=f"give {as_argument('make_free_flags', True)}, which holds out 5% and writes the flags into the "
-                    f"output, or name their column with {as_argument('free_flags')}",
+                    f"output, name their column with {as_argument('free_flags')}, or "
+                    f"fit map coefficients, where it has them, by {as_argument('columns')}",
                 )
             found = found.with_made_flags(int(self.fit_options.get("seed", 0)))
         found = found.cut(self.resolution)

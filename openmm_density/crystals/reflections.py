@@ -11,12 +11,12 @@ import gemmi
 import numpy as np
 
 from ..errors import InputError, as_argument
-from ..maps.mtz_maps import check_reflections, read_mtz
+from ..maps.mtz_maps import check_reflections, read_mtz, usual_map_columns
 from ..units import resolution_in_angstrom, takes_units
 from ..wording import counted
 from .free_flags import free_reflections, made_flags
 from .french_wilson import amplitudes as amplitudes_of
-from .mtz_columns import MeasuredColumns, free_column, measured_columns
+from .mtz_columns import MeasuredColumns, free_column, measured_columns, types_of
 
 FEWEST = 100
 """Reflections without which nothing can be scaled."""
@@ -160,6 +160,12 @@ def read_reflections(
     flags = free_column(mtz, path, free_flags)
     check_reflections(mtz, path)
     notes: list[str] = []
+    coefficients = usual_map_columns(types_of(mtz, path))
+    if amplitudes is None and coefficients is not None:
+        notes.append(
+            f"{path.name} has measured values ({columns.values[0]}), which are used, and map coefficients: for these give the "
+            f"columns {','.join(coefficients)}."
+        )
     mtz.ensure_asu()
     hkl = np.ascontiguousarray(mtz.make_miller_array(), dtype=np.int32)
     values, deviations = _merged(mtz, columns, notes)

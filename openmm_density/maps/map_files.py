@@ -14,12 +14,19 @@ import mrcfile
 import numpy as np
 
 from ..atomic_files import atomic_write
-from ..errors import InputError, as_argument
+from ..errors import InputError, as_argument, level_outside
 from ..given_files import check_given_file
 from ..unpacking import MAP_LIMIT, read_unpacked
 from ..wording import one_line
 from .grids import cell_parameters, check_finite, is_flat
-from .map_suffixes import MTZ_SUFFIX, SITUS_SUFFIXES, check_can_be_written, check_columns, map_suffix
+from .map_suffixes import (
+    MTZ_SUFFIX,
+    SITUS_SUFFIXES,
+    check_can_be_written,
+    check_columns,
+    map_suffix,
+    suffix_of_name,
+)
 from .mrc_contents import read_mrc_contents
 from .mtz_maps import read_mtz_map
 
@@ -72,9 +79,13 @@ def read_map(
         If the file is missing, is not such a file, is cut short, contradicts itself, or holds no density.
     """
     path = Path(path)
-    suffix = map_suffix(path)
     check_given_file(path, "give the path of a density map")
+    suffix = map_suffix(path)
     check_columns(path, columns)
+    if suffix != suffix_of_name(path):
+        warnings.warn(
+            f"{path.name} is read as {suffix}, which it is by its content", stacklevel=level_outside()
+        )
     if suffix == MTZ_SUFFIX:
         data, matrix, group = read_mtz_map(path, columns)
         _check_density(data, path)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import InputError
+from ..file_kinds import MODELS, kind_of
 from ..given_files import check_output_folder
 
 MRC_SUFFIXES = (".mrc", ".map", ".ccp4")
@@ -22,12 +23,33 @@ def is_map_name(path: Path) -> bool:
 
 
 def map_suffix(path: Path) -> str:
-    """Return the suffix that tells the format of a map, without .gz.
+    """Return the suffix of a map's format, without .gz: by the content of the file where that tells, else by its name.
 
     Raises
     ------
     InputError
-        If there is none that does.
+        If the name is no map's, or the content is a model's.
+    """
+    named = suffix_of_name(path)
+    kind = kind_of(path)
+    if kind in MODELS:
+        raise InputError(
+            f"it is a model ({kind}), named as a density map",
+            source=path,
+            remedy="give a density map, or structure factors as .mtz",
+        )
+    if kind == "MTZ":
+        return MTZ_SUFFIX
+    return MRC_SUFFIXES[0] if kind == "MRC" and named not in MRC_SUFFIXES else named
+
+
+def suffix_of_name(path: Path) -> str:
+    """Return the suffix that a map's name has, without .gz.
+
+    Raises
+    ------
+    InputError
+        If that is no map's.
     """
     name = path.name.lower().removesuffix(".gz")
     for suffix in _SUFFIXES:
@@ -65,7 +87,7 @@ def check_can_be_written(path: Path) -> str:
     InputError
         If that is no format in which maps are written, or the folder does not exist.
     """
-    suffix = map_suffix(path)
+    suffix = suffix_of_name(path)
     if suffix == MTZ_SUFFIX:
         raise InputError(
             "maps are not written as .mtz",

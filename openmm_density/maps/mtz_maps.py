@@ -6,7 +6,7 @@ import math
 import os
 import struct
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -150,6 +150,14 @@ def _check_length(contents: bytearray) -> None:
         )
 
 
+def usual_map_columns(types: Mapping[str, str]) -> tuple[str, str] | None:
+    """Return the first labels of map coefficients of a usual name among the types of columns, or None."""
+    return next(
+        ((f, phi) for f, phi in MAP_COLUMNS if types.get(f) == "F" and types.get(phi) == "P"),
+        None,
+    )
+
+
 def _labels(mtz: gemmi.Mtz, columns: tuple[str, str] | None, path: Path) -> tuple[str, str]:
     """Return the labels of amplitude and phase to make a map from."""
     try:
@@ -178,9 +186,9 @@ def _labels(mtz: gemmi.Mtz, columns: tuple[str, str] | None, path: Path) -> tupl
                     remedy=f"choose among its columns, {available}",
                 )
         return columns[0], columns[1]
-    for amplitude, phase in MAP_COLUMNS:
-        if types.get(amplitude) == "F" and types.get(phase) == "P":
-            return amplitude, phase
+    usual = usual_map_columns(types)
+    if usual is not None:
+        return usual
     kinds = set(types.values())
     if not {"F", "P"} <= kinds:
         measured = "" if kinds & {"F", "J", "G", "K"} else " nor measured amplitudes or intensities"

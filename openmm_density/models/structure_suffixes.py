@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from ..errors import InputError
+from ..file_kinds import MAPS, kind_of
 
 PDB_SUFFIXES = (".pdb", ".ent")
 CIF_SUFFIXES = (".cif", ".mmcif")
@@ -24,13 +25,13 @@ def is_structure_name(path: str | os.PathLike[str]) -> bool:
     return structure_suffix(path) in PDB_SUFFIXES + CIF_SUFFIXES
 
 
-def check_structure_suffix(path: str | os.PathLike[str]) -> str:
-    """Return the same of a model.
+def structure_format(path: str | os.PathLike[str]) -> str:
+    """Return "PDB" or "mmCIF": what a model's file is by its content, and where that does not tell, by its name.
 
     Raises
     ------
     InputError
-        If it is no model's.
+        If the name is no model's, or the content is a map's.
     """
     if not is_structure_name(path):
         raise InputError(
@@ -38,4 +39,16 @@ def check_structure_suffix(path: str | os.PathLike[str]) -> str:
             source=path,
             remedy="give a model in PDB or mmCIF format",
         )
-    return structure_suffix(path)
+    kind = kind_of(path)
+    if kind in MAPS:
+        raise InputError(
+            f"it is a map or its structure factors ({kind}), named as a model",
+            source=path,
+            remedy="give a model in PDB or mmCIF format",
+        )
+    return kind or format_of_name(path)
+
+
+def format_of_name(path: str | os.PathLike[str]) -> str:
+    """Return "PDB" or "mmCIF", as a model's file is named."""
+    return "PDB" if structure_suffix(path) in PDB_SUFFIXES else "mmCIF"

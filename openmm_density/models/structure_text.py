@@ -14,7 +14,7 @@ from ..errors import InputError
 from ..given_files import check_given_file
 from ..unpacking import read_unpacked
 from ..wording import one_line
-from .structure_suffixes import PDB_SUFFIXES, check_structure_suffix
+from .structure_suffixes import structure_format
 
 LARGEST = 1e6
 """Å of a coordinate, or Å² of a B factor: beyond, numbers lose their digits, and none is meant."""
@@ -51,7 +51,7 @@ def read_structure(path: str | os.PathLike[str], *, first_model: bool = True) ->
     Parameters
     ----------
     path : path-like
-        A file ending in .pdb, .ent, .cif or .mmcif, or in one of these and .gz.
+        A file ending in .pdb, .ent, .cif or .mmcif, or in one of these and .gz; its content tells which of the formats it is in.
     first_model : bool
         Whether only the atoms of the first model have to be sound.
 
@@ -67,9 +67,9 @@ def read_structure(path: str | os.PathLike[str], *, first_model: bool = True) ->
         The file is missing, is not a model, or an atom's coordinate, occupancy or B factor is not a number; the atom is named.
     """
     path = Path(path)
-    suffix = check_structure_suffix(path)
+    is_pdb = structure_format(path) == "PDB"
     contents = _contents(path)
-    read = _pdb_structure if suffix in PDB_SUFFIXES else _cif_structure
+    read = _pdb_structure if is_pdb else _cif_structure
     structure = read(path, contents, first_model)
     if not _is_cell(structure.cell):
         structure.cell = gemmi.UnitCell()
@@ -116,7 +116,7 @@ def read_whole_text(path: str | os.PathLike[str]) -> str:
         The file is missing or cannot be read.
     """
     text = _contents(Path(path)).decode("utf-8", errors="surrogateescape").replace("\r\n", "\n")
-    return _without_line_numbers(text) if check_structure_suffix(path) in PDB_SUFFIXES else text
+    return _without_line_numbers(text) if structure_format(path) == "PDB" else text
 
 
 def _contents(path: Path) -> bytearray:

@@ -23,6 +23,7 @@ from .divided_residues import united
 from .metadata import read_metadata
 from .model import Alternates, AtomRecord, Model
 from .odd_atoms import check_twice, notes_on_atoms
+from .structure_suffixes import format_of_name, structure_format
 from .structure_text import check_atoms, read_structure
 
 # Backbone bond lengths (Å) up to which two residues count as joined: neighbours in number may be badly
@@ -69,6 +70,8 @@ def read_model(path: str | os.PathLike[str]) -> Model:
 def _model_of(path: Path, structure: gemmi.Structure) -> Model:
     """Return the first model of a structure, with the conformer that is fitted chosen for each residue; without bonds."""
     notes: list[str] = []
+    if (found := structure_format(path)) != format_of_name(path):
+        notes.append(f"{path.name} is read as {found}, which it is by its content.")
     if len(structure) > 1:
         notes.append(f"The file holds {len(structure)} models: the first was read.")
     residues = united(kept_residues(structure[0]))

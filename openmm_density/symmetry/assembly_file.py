@@ -125,7 +125,7 @@ def write_unit(
     tuple of str
         The ids of the chains that were left out.
     """
-    structure = gemmi.read_structure(os.fspath(model))
+    structure = gemmi.read_structure(os.fspath(model), format=gemmi.CoorFormat.Detect)
     structure.setup_entities()
     left_out: list[str] = []
     for part in structure:

@@ -33,7 +33,7 @@ def operators_of_file(path: str | os.PathLike[str]) -> tuple[np.ndarray, np.ndar
     InputError
         If its operators are applied to a part of the chains only, so that they make no copies of one unit.
     """
-    structure = gemmi.read_structure(os.fspath(path))
+    structure = gemmi.read_structure(os.fspath(path), format=gemmi.CoorFormat.Detect)
     structure.setup_entities()
     best: tuple[np.ndarray, np.ndarray] | None = None
     for assembly in structure.assemblies:

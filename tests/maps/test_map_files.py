@@ -495,7 +495,7 @@ class TestReadingErrors:
 
     def test_not_a_map(self, tmp_path):
         path = tmp_path / "a.mrc"
-        path.write_bytes(b"HEADER    HYDROLASE\n" * 200)
+        path.write_bytes(b"no such thing\n" * 200)
         assert "not an MRC or CCP4 map" in read_error(path)
 
     def test_missing_folder_and_suffix(self, tmp_path):
