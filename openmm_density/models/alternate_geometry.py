@@ -71,12 +71,11 @@ class AlternateGeometry:
         reached = [graph[self._n :]]
         for _ in range(2):
             reached.append(reached[-1] @ graph)
-        self._joined: set[tuple[int, int]] = set()
+        self._joined = np.empty(0, dtype=np.int64)
         parts = []
         for weight, ends in zip((_BOND, _ANGLE, _TORSION), map(self._ends, reached)):
-            new = np.array([tuple(pair) not in self._joined for pair in ends.tolist()], dtype=bool)
-            self._joined |= set(map(tuple, ends.tolist()))
-            ends = ends[new]
+            ends = ends[~self._are_joined(ends)]
+            self._joined = np.append(self._joined, ends @ [count, 1])
             parts.append((ends, np.full(len(ends), weight)))
         ends, weights = (np.concatenate(each) for each in zip(*parts))
         lengths = np.linalg.norm(self._places[ends[:, 0]] - self._places[ends[:, 1]], axis=1)
@@ -103,10 +102,9 @@ class AlternateGeometry:
 
     def _bonds(self) -> np.ndarray:
         """Return the bonds of alternate atoms, by distance."""
-        own = cKDTree(self._places[self._n :]).query_ball_tree(cKDTree(self._places), NEAR)
-        ends = np.array(
-            [(self._n + k, other) for k, near in enumerate(own) for other in near], dtype=np.int64
-        ).reshape(-1, 2)
+        tree = cKDTree(self._places[self._n :])
+        near = tree.sparse_distance_matrix(cKDTree(self._places), NEAR, output_type="ndarray")
+        ends = np.column_stack([near["i"] + self._n, near["j"]])
         ends = ends[self._together(ends) & (ends[:, 0] != ends[:, 1]) & self._is_heavy[ends].any(axis=1)]
         elements = [gemmi.Element(record.element) for record in self._records]
         radii = np.array([element.covalent_r for element in elements])
@@ -131,20 +129,17 @@ class AlternateGeometry:
         once = (ends[:, 1] < self._n) | (ends[:, 0] < ends[:, 1])
         return ends[once & self._together(ends)]
 
+    def _are_joined(self, ends: np.ndarray) -> np.ndarray:
+        """Return whether the atoms of pairs are at most three bonds from one another."""
+        return np.isin(ends @ [len(self._places), 1], self._joined)
+
     def _contacts(self, places: np.ndarray) -> _Pairs:
         """Return the pairs of heavy atoms that are not bonded, nearer than contacts are, and nearer than in the file."""
-        alternates = places[self._n :]
-        near = cKDTree(alternates).query_ball_tree(cKDTree(places[: self._n]), CONTACT)
-        ends = np.array(
-            [
-                (self._n + k, other)
-                for k, others in enumerate(near)
-                for other in others
-                if (self._n + k, other) not in self._joined
-            ],
-            dtype=np.int64,
-        ).reshape(-1, 2)
-        ends = ends[self._together(ends) & self._is_heavy[ends].all(axis=1)]
+        tree = cKDTree(places[self._n :])
+        near = tree.sparse_distance_matrix(cKDTree(places), CONTACT, output_type="ndarray")
+        ends = np.column_stack([near["i"] + self._n, near["j"]])
+        ends = ends[(ends[:, 1] < self._n) | (ends[:, 0] < ends[:, 1])]
+        ends = ends[self._together(ends) & self._is_heavy[ends].all(axis=1) & ~self._are_joined(ends)]
         before = np.linalg.norm(self._places[ends[:, 0]] - self._places[ends[:, 1]], axis=1)
         pairs = _Pairs(ends, np.minimum(before, CONTACT), np.full(len(ends), _TOUCH))
         return pairs.chosen(pairs.excess(places) < 0)
