@@ -205,7 +205,10 @@ def _bonds_of_file(
             continue
         seen.add(key)
         distance = np.linalg.norm(model.positions[i] - model.positions[j])
-        limit = max(1.35 * (covalent_radius(atoms[i]) + covalent_radius(atoms[j])), 3.0)
+        limit = 1.35 * (covalent_radius(atoms[i]) + covalent_radius(atoms[j]))
+        # Some files list hydrogen bonds as well; other bonds may be badly strained.
+        if not all(atoms[k].element is not None and atoms[k].element.symbol in ("N", "O") for k in (i, j)):
+            limit = max(limit, 3.0)
         if distance < limit:
             yield key
         else:

@@ -268,3 +268,26 @@ def test_an_atom_of_no_known_element_stays_unknown(small_data: Path, tmp_path: P
         structure = gemmi.read_structure(str(tmp_path / name))
         found = {r.name: atom.element.name for chain in structure[0] for r in chain for atom in r}
         assert (found["UNX"], found["U1"]) == ("X", "U")
+
+
+def test_a_hydrogen_bond_that_a_file_lists_is_none(small_data: Path, tmp_path: Path) -> None:
+    lines = [line for line in (small_data / FRAGMENT).read_text().splitlines() if line.startswith("ATOM")]
+    polar = {
+        int(x[6:11]): np.array([float(x[k : k + 8]) for k in (30, 38, 46)])
+        for x in lines
+        if x[12:14] in (" N", " O")
+    }
+    number = {int(x[6:11]): int(x[22:26]) for x in lines}
+    i, j = next(
+        (i, j)
+        for i in polar
+        for j in polar
+        if number[j] > number[i] + 2 and 2.7 < np.linalg.norm(polar[i] - polar[j]) < 2.95
+    )
+    given = written(tmp_path / "plain.pdb", lines)
+    listed = written(tmp_path / "listed.pdb", [*lines, f"CONECT{i:5d}{j:5d}"])
+    expected = bonds_between_residues(read_model(given).topology)
+    assert bonds_between_residues(read_model(listed).topology) == expected
+    assert read_model(listed).notes == [
+        "1 bonds of the file join atoms that are too far apart and were left out."
+    ]
