@@ -152,9 +152,9 @@ def check_backbone(model: Model, residues: list[WorkResidue]) -> None:
     bare = sum(residue.find("N") is None or residue.find("C") is None for residue in amino)
     if amino and bare > len(amino) / 2:
         raise InputError(
-            f"{bare} of {len(amino)} amino acids lack backbone atoms, as in a Cα trace",
+            f"{bare} of {len(amino)} amino acids lack backbone atoms, as in a Cα trace or where single atoms were cut out",
             source=model.path,
-            remedy="build the full backbone first",
+            remedy="build the full backbone first, or cut whole residues",
         )
 
 
