@@ -76,9 +76,11 @@ $(DOCS_INSTALLED): $(COMPILED)
 $(INSTALLED): pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "There is no $(PYTHON): install it with its venv, or name a Python from 3.10 on, as in make PYTHON=python3.12." >&2; exit 1; }
 	@echo "Installing into $(ENVIRONMENT): about 3 GB of downloads (most of it torch and its CUDA libraries), 6 GB of disk, 2 to 10 minutes."
-	@mkdir -p $(ENVIRONMENT)
+	@pins="$$(sed --quiet 's/^$(TORCHFORCE) = \[\(.*\)\]$$/\1/p' pyproject.toml | tr --delete '" ' | tr , '\n')"; old="$$(cat $(ENVIRONMENT)/constraints.txt 2>/dev/null)"; \
+	if [ -n "$$old" ] && [ "$$pins" != "$$old" ]; then \
+		echo "$(ENVIRONMENT) is made anew, as other versions are pinned than those in it."; rm -rf $(ENVIRONMENT); \
+	fi; mkdir -p $(ENVIRONMENT); echo "$$pins" >$(ENVIRONMENT)/constraints.txt
 	@$(PYTHON) -m venv $(ENVIRONMENT) >$(LOG) 2>&1 || { cat $(LOG) >&2; echo "$(PYTHON) makes no environment: install its venv, or name another Python, as in make PYTHON=python3.12." >&2; exit 1; }
-	@sed --quiet 's/^$(TORCHFORCE) = \[\(.*\)\]$$/\1/p' pyproject.toml | tr --delete '" ' | tr , '\n' >$(ENVIRONMENT)/constraints.txt
 	@started=$$SECONDS; $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --constraint $(ENVIRONMENT)/constraints.txt --editable ".[$(TORCHFORCE),test]" 2>&1 \
 		| tee --append $(LOG) \
 		| sed --unbuffered --quiet --regexp-extended \
