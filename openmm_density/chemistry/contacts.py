@@ -51,7 +51,8 @@ def near_contacts(
     clash = radii[i] + radii[j] - CLASH_OVERLAP - HYDROGEN_BOND_ALLOWANCE * (polar[i] & polar[j])
     near = np.linalg.norm(positions[i] - positions[j], axis=1) < clash + reach
     pairs, clash = pairs[near], clash[near]
-    apart = ~_joined(topology, pairs)
+    bonds = np.array([(a.index, b.index) for a, b in topology.bonds()], dtype=np.int64).reshape(-1, 2)
+    apart = ~within_bonds(bonds, pairs, topology.getNumAtoms())
     order = np.lexsort((pairs[apart, 1], pairs[apart, 0]))
     return pairs[apart][order], clash[apart][order]
 
@@ -66,16 +67,20 @@ def contact_radii(topology: app.Topology) -> tuple[np.ndarray, np.ndarray]:
     )
 
 
-def _joined(topology: app.Topology, pairs: np.ndarray) -> np.ndarray:
-    """Return which pairs are at most `BONDS_APART` bonds apart."""
-    bonds = np.array([(a.index, b.index) for a, b in topology.bonds()], dtype=np.int64).reshape(-1, 2)
-    both = np.concatenate([bonds, bonds[:, ::-1]])
-    size = (topology.getNumAtoms(),) * 2
-    step = csr_array((np.ones(len(both), dtype=np.int32), (both[:, 0], both[:, 1])), shape=size)
-    walks, near = step, step
-    for _ in range(BONDS_APART - 1):
-        walks = walks @ step
-        near = near + walks
+def within_bonds(bonds: np.ndarray, pairs: np.ndarray, n_atoms: int, most: int = BONDS_APART) -> np.ndarray:
+    """Return which pairs of atoms are at most so many bonds apart, shape (P,).
+
+    Parameters
+    ----------
+    bonds, pairs : np.ndarray of int, shapes (B, 2) and (P, 2)
+    n_atoms, most : int
+    """
     if not len(pairs):
         return np.zeros(0, dtype=bool)
+    both = np.concatenate([bonds, bonds[:, ::-1]])
+    step = csr_array((np.ones(len(both), dtype=np.int32), (both[:, 0], both[:, 1])), shape=(n_atoms,) * 2)
+    walks, near = step, step
+    for _ in range(most - 1):
+        walks = walks @ step
+        near = near + walks
     return np.asarray(near[pairs[:, 0], pairs[:, 1]]).ravel() > 0

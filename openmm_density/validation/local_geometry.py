@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import gemmi
 import numpy as np
 from openmm import app
-from scipy.sparse import csr_array
 from scipy.spatial import cKDTree
 
+from ..chemistry.contacts import within_bonds
 from ..chemistry.elements import is_hydrogen
 from ..chemistry.ideal_geometry import angles_at, bond_angles, heavy_bonds, ideal_values, lengths_of
 from ..chemistry.planes import PlaneSet
@@ -280,7 +280,7 @@ class LocalGeometry:
         near = np.concatenate([self._near(each) for each in (self.positions, positions)])
         pairs = np.unique(np.sort(near, axis=1), axis=0)
         pairs = pairs[self._may_meet(pairs[:, 0], pairs[:, 1])]
-        pairs = pairs[~self._within_two_bonds(pairs)]
+        pairs = pairs[~within_bonds(self._bonds, pairs, len(self._atoms), most=2)]
         before, after = self._before(pairs, lengths_of(self.positions, pairs)), lengths_of(positions, pairs)
         bonded = self._radii[pairs].sum(axis=1) + NEAR_BOND
         water = self._water[pairs].any(axis=1)
@@ -309,15 +309,6 @@ class LocalGeometry:
         """Return whether atoms are of one conformer, or one of them is of all."""
         first, second = self._label[i], self._label[j]
         return (first == second) | (first == 0) | (second == 0)
-
-    def _within_two_bonds(self, pairs: np.ndarray) -> np.ndarray:
-        both = np.concatenate([self._bonds, self._bonds[:, ::-1]])
-        size = (len(self._atoms),) * 2
-        step = csr_array((np.ones(len(both), dtype=np.int32), (both[:, 0], both[:, 1])), shape=size)
-        near = step + step @ step
-        if not len(pairs):
-            return np.zeros(0, dtype=bool)
-        return np.asarray(near[pairs[:, 0], pairs[:, 1]]).ravel() > 0
 
     def _told(
         self,
