@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -70,3 +71,29 @@ def _same_start() -> Iterator[None]:
     torch.set_num_threads(THREADS)
     yield
     torch.set_num_threads(THREADS)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def drawing(request: pytest.FixtureRequest) -> Iterator[Callable[[], AbstractContextManager[None]]]:
+    """Leave the pictures of fits empty, as drawing takes longer than a short fit; yield what has them drawn."""
+    pictures = "plot_overview", "plot_progress", "plot_residues"
+    if not {"batch", "cli", "crystal_fit", "fitting", "series"} & {
+        part for item in request.session.items for part in item.path.parts
+    }:
+        yield nullcontext
+        return
+    from openmm_density.fitting.output import plots
+
+    drawn = {name: getattr(plots, name) for name in pictures}
+
+    @contextmanager
+    def draw() -> Iterator[None]:
+        with pytest.MonkeyPatch.context() as patched:
+            for name, plot in drawn.items():
+                patched.setattr(plots, name, plot)
+            yield
+
+    with pytest.MonkeyPatch.context() as patched:
+        for name in pictures:
+            patched.setattr(plots, name, lambda path, *_, **__: path.write_bytes(b""))
+        yield draw

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import os
+import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 from xml.etree import ElementTree
@@ -54,17 +56,29 @@ def load_force_field(files: Sequence[Path], allow_scripts: bool = False) -> app.
         A file cannot be read, is no force field file, declares a document type (whose entities may expand without end), or holds
         code that is not allowed.
     """
-    from openmm import app
-
-    found = list(_with_included(files, allow_scripts))
+    found = tuple(_with_included(files, allow_scripts))
     try:
-        return app.ForceField(*(file.source for file in found))
+        if all(is_shipped(file.path) for file in found):
+            return pickle.loads(_pickled(found))
+        return _force_field(found)
     except Exception as error:  # ForceField raises whatever its own checks, and scripts, raise
         raise InputError(
             f"cannot be read ({one_line(error)})",
             source=f"force field {', '.join(str(path) for path in files)}",
             remedy="give OpenMM force field files, such as amber14-all.xml",
         ) from None
+
+
+@lru_cache(maxsize=4)
+def _pickled(files: tuple[_File, ...]) -> bytes:
+    """Read files of OpenMM's own, once: a copy takes a fifth of the time, and may be added to."""
+    return pickle.dumps(_force_field(files))
+
+
+def _force_field(files: tuple[_File, ...]) -> app.ForceField:
+    from openmm import app
+
+    return app.ForceField(*(file.source for file in files))
 
 
 def files_read(files: Sequence[Path]) -> list[Path]:

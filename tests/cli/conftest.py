@@ -27,15 +27,7 @@ def simulated(folder, residues):
 
 
 @pytest.fixture(scope="session")
-def fitted(folder):
-    assert fit(folder, folder / "run") == 0
+def fitted(folder, drawing):
+    with drawing():
+        assert fit(folder, folder / "run") == 0
     return folder / "run"
-
-
-@pytest.fixture
-def without_pictures(monkeypatch):
-    """Leave the pictures empty: they take longer than a short fit."""
-    for name in ("plot_overview", "plot_progress", "plot_residues"):
-        monkeypatch.setattr(
-            f"openmm_density.fitting.output.plots.{name}", lambda path, *_, **__: path.write_bytes(b"")
-        )

@@ -88,7 +88,7 @@ def test_an_earlier_fit_is_not_overwritten(fitted, folder, capsys):
     assert {path.name: path.read_bytes() for path in fitted.iterdir()} == before
 
 
-def test_planarity_can_be_left_out(small, tmp_path, without_pictures):
+def test_planarity_can_be_left_out(small, tmp_path):
     options = ("--planarity", "off", "--steps", 100, "--protocol", "gentle", "--density-interval", 4)
     assert fit(small, tmp_path / "off", *options) == 0
     summary = json.loads((tmp_path / "off" / "summary.json").read_text())
@@ -98,9 +98,7 @@ def test_planarity_can_be_left_out(small, tmp_path, without_pictures):
 
 
 @pytest.mark.parametrize("search", ["auto", "full"])
-def test_searches_take_no_longer_than_few_steps_unless_asked_for(
-    small, tmp_path, without_pictures, capsys, search
-):
+def test_searches_take_no_longer_than_few_steps_unless_asked_for(small, tmp_path, capsys, search):
     protocol = tmp_path / "turn.toml"
     protocol.write_text("strength = 30.0\nminimize_first = 20\n[[stage]]\nsteps = 20\nrotamers = true\n")
     arguments = (
@@ -133,9 +131,7 @@ def test_searches_take_no_longer_than_few_steps_unless_asked_for(
         assert told[0] in said and "rebuilt:" not in said
 
 
-def test_a_model_that_a_fit_did_not_improve_is_kept_as_it_was(
-    small, tmp_path, without_pictures, capsys, monkeypatch
-):
+def test_a_model_that_a_fit_did_not_improve_is_kept_as_it_was(small, tmp_path, capsys, monkeypatch):
     """The target in its own map has nothing to gain, and each block of steps takes something from it."""
     output = tmp_path / "out"
     arguments = ("fit", small / "target.pdb", small / "target.mrc", "--resolution", 5, "--output", output)
@@ -182,14 +178,14 @@ def test_a_model_that_a_fit_did_not_improve_is_kept_as_it_was(
     assert "already holds after.pdb" in capsys.readouterr().err
 
 
-def test_the_same_seed_gives_the_same_fit(small, tmp_path, without_pictures):
+def test_the_same_seed_gives_the_same_fit(small, tmp_path):
     for name in ("a", "b"):
         assert fit(small, tmp_path / name, "--steps", 100, "--seed", 3, "--threads", 1) == 0
     a, b = ((tmp_path / name / "fitted.cif").read_bytes() for name in "ab")
     assert a == b
 
 
-def test_a_fit_that_goes_nowhere_is_doubted(small, tmp_path, capsys, without_pictures):
+def test_a_fit_that_goes_nowhere_is_doubted(small, tmp_path, capsys):
     write_fragment(tmp_path / "away.pdb", (14.0, 14.0, 14.0), SMALL)
     arguments = ("fit", tmp_path / "away.pdb", small / "target.mrc", "--resolution", 5, "--steps", 20)
     assert run(*arguments, "--output", tmp_path / "out", "--strength", 1, "--place", "off") == 0
@@ -198,7 +194,7 @@ def test_a_fit_that_goes_nowhere_is_doubted(small, tmp_path, capsys, without_pic
     assert "Doubt" in capsys.readouterr().out
 
 
-def test_a_model_outside_its_density_is_placed_in_it(small, tmp_path, without_pictures):
+def test_a_model_outside_its_density_is_placed_in_it(small, tmp_path):
     write_fragment(tmp_path / "away.pdb", (60.0, -45.0, 30.0), SMALL)
     arguments = ("fit", tmp_path / "away.pdb", small / "target.mrc", "--resolution", 5, "--steps", 20)
     assert run(*arguments, "--output", tmp_path / "out", "--reference", small / "target.pdb") == 0
@@ -256,9 +252,7 @@ def test_an_interrupted_fit_writes_what_there_is_with_status_130_and_says_so_fir
     assert mdtraj.load(str(tmp_path / "out" / "fitted.cif")).n_atoms == summary["n_atoms"]
 
 
-def test_a_signal_while_pictures_are_drawn_leaves_them_out(
-    small, tmp_path, capsys, monkeypatch, without_pictures
-):
+def test_a_signal_while_pictures_are_drawn_leaves_them_out(small, tmp_path, capsys, monkeypatch):
     out = tmp_path / "out"
 
     def interrupted(path, *_):
@@ -278,7 +272,7 @@ def test_a_signal_while_pictures_are_drawn_leaves_them_out(
 
 @pytest.mark.parametrize(("seconds", "pictures"), [(600.0, 3), (0.0, 0)])
 def test_an_interrupted_fit_draws_pictures_where_there_is_time(
-    small, tmp_path, capsys, monkeypatch, without_pictures, seconds, pictures
+    small, tmp_path, capsys, monkeypatch, seconds, pictures
 ):
     out = tmp_path / "out"
     monkeypatch.setattr("openmm_density.cli.fit._ANSWER_SECONDS", seconds)

@@ -41,7 +41,7 @@ def test_score_doubts_an_inverted_map_and_reads_it_right(inverted, capsys):
     assert told["cc_mask"][0] > 0.9 and told["map_checks"]["findings"] == []
 
 
-def test_fit_refuses_an_inverted_map_and_fits_it_when_told(inverted, tmp_path, capsys, without_pictures):
+def test_fit_refuses_an_inverted_map_and_fits_it_when_told(inverted, tmp_path, capsys):
     assert quick_fit(inverted, tmp_path / "run") == 2
     said = capsys.readouterr().err
     assert "contrast is inverted" in said and "pass --invert, or" in said and not (tmp_path / "run").exists()
@@ -67,7 +67,7 @@ def test_a_map_in_nm_is_named_and_corrected(small, tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["cc_mask"][0] > 0.9
 
 
-def test_corrections_survive_an_interruption(small, tmp_path, without_pictures, monkeypatch):
+def test_corrections_survive_an_interruption(small, tmp_path, monkeypatch):
     right = DensityMap.from_file(small / "target.mrc")
     right.mirrored().inverted().with_voxel_size(1.17).write(tmp_path / "wrong.mrc")
     (tmp_path / "model.pdb").symlink_to(small / "model.pdb")
@@ -85,7 +85,7 @@ def test_corrections_survive_an_interruption(small, tmp_path, without_pictures, 
     assert summary["cc_final"] > 0.5 and summary["map_checks"]["initial"]["contrast"]["coverage"] > 0.25
 
 
-def test_half_maps_are_corrected_with_the_map(small, tmp_path, capsys, without_pictures, monkeypatch):
+def test_half_maps_are_corrected_with_the_map(small, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(half_maps, "STEPS_AT_EACH", 5)
     monkeypatch.setattr(half_maps, "COOLING_STEPS", 5)
     right = DensityMap.from_file(small / "target.mrc")

@@ -63,10 +63,11 @@ def written(parts, folder, with_processes, monkeypatch):
     return result
 
 
-def test_a_fit_and_its_files_are_the_same_with_processes(parts, tmp_path, monkeypatch):
-    alone, beside_it = (
-        written(parts, tmp_path / name, name == "beside", monkeypatch) for name in ("alone", "beside")
-    )
+def test_a_fit_and_its_files_are_the_same_with_processes(parts, tmp_path, monkeypatch, drawing):
+    with drawing():
+        alone, beside_it = (
+            written(parts, tmp_path / name, name == "beside", monkeypatch) for name in ("alone", "beside")
+        )
     assert np.array_equal(alone.final, beside_it.final) and alone.rows == beside_it.rows
     names = sorted(each.name for each in (tmp_path / "alone").iterdir())
     assert names == sorted(each.name for each in (tmp_path / "beside").iterdir())

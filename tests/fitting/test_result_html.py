@@ -122,9 +122,7 @@ def test_an_interrupted_fit_says_so(result):
     assert "interrupted" in repr(replace(result, interrupted=True))
 
 
-def test_writing_tells_the_result_where_it_is(fitted, result, tmp_path, monkeypatch):
-    for name in ("plot_residues", "plot_overview", "plot_progress"):
-        monkeypatch.setattr(f"openmm_density.fitting.output.plots.{name}", lambda *_: None)
+def test_writing_tells_the_result_where_it_is(fitted, result, tmp_path):
     out = OutputFolder(tmp_path / "run")
     summary = out.write(fitted[0], result, "model.pdb", "map.mrc")
     assert result.written == Written(tmp_path / "run", summary)

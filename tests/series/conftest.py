@@ -71,12 +71,6 @@ def series_in(volumes, output, **options):
 @pytest.fixture(scope="session")
 def finished(volumes, tmp_path_factory):
     """Return a finished series and its result."""
-    with pytest.MonkeyPatch.context() as patched:
-        for name in ("plot_overview", "plot_progress", "plot_residues"):
-            # They take longer than the fits.
-            patched.setattr(
-                f"openmm_density.fitting.output.plots.{name}", lambda path, *_, **__: path.write_bytes(b"")
-            )
-        series = series_in(volumes, tmp_path_factory.mktemp("finished") / "out")
-        lines = []
-        return series, series.run(lambda *line: lines.append(line)), lines
+    series = series_in(volumes, tmp_path_factory.mktemp("finished") / "out")
+    lines = []
+    return series, series.run(lambda *line: lines.append(line)), lines

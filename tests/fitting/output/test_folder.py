@@ -123,13 +123,6 @@ def test_units_are_of_keys_that_are_there(summary):
     }
 
 
-@pytest.fixture
-def without_pictures(monkeypatch):
-    """Leave out what takes most of the time."""
-    for name in ("plot_residues", "plot_overview", "plot_progress"):
-        monkeypatch.setattr(f"openmm_density.fitting.output.plots.{name}", lambda *_: None)
-
-
 def test_a_folder_of_states_serves_one_fit_at_a_time(fitted, tmp_path):
     with FolderLock(tmp_path), pytest.raises(InputError, match="a fit is running in it"):
         fitted[0].run(RunFolder(tmp_path))
@@ -222,7 +215,7 @@ def test_links_in_a_folder_from_somebody_else_are_not_followed(fitted, tmp_path,
     assert victim.read_text() == "five years of work"
 
 
-def test_without_a_reference_there_is_none(fitted, tmp_path, without_pictures):
+def test_without_a_reference_there_is_none(fitted, tmp_path):
     fit, result = fitted
     alone = FlexibleFit.__new__(FlexibleFit)
     vars(alone).update(vars(fit), reference=None)
@@ -233,7 +226,7 @@ def test_without_a_reference_there_is_none(fitted, tmp_path, without_pictures):
     assert "q_score_reference" not in found["residues"][0] and found["q_score_final"] is not None
 
 
-def test_what_was_rebuilt_is_told_of(fitted, tmp_path, capsys, without_pictures):
+def test_what_was_rebuilt_is_told_of(fitted, tmp_path, capsys):
     fit, result = fitted
     stretch = {"chain": "A", "first": "4", "last": "6", "rows": [3, 4, 5], "shifted_by": 1, "gain": 61.5}
     side_chain = {"residue": "A LEU 5", "row": 4, "chi_before": [-60, 60], "chi_after": [180, 60]}
@@ -250,7 +243,7 @@ def test_what_was_rebuilt_is_told_of(fitted, tmp_path, capsys, without_pictures)
     assert line in capsys.readouterr().out.splitlines()
 
 
-def test_a_model_that_pdb_cannot_hold_comes_back_as_mmcif(fitted, tmp_path, without_pictures):
+def test_a_model_that_pdb_cannot_hold_comes_back_as_mmcif(fitted, tmp_path):
     fit, result = fitted
     model = result.prepared.model
     records = tuple(replace(record, chain="Long") for record in model.records)
@@ -278,9 +271,7 @@ def test_a_model_outside_the_map_has_results_all_the_same(fitted, tmp_path):
     assert (tmp_path / "out" / "residues.png").exists()
 
 
-def test_conformers_that_were_not_fitted_are_in_the_result_and_can_be_scored(
-    fitted, tmp_path, without_pictures, capsys
-):
+def test_conformers_that_were_not_fitted_are_in_the_result_and_can_be_scored(fitted, tmp_path, capsys):
     fit, result = fitted
     model = read_model(write_with_alternates(tmp_path / "model.pdb", RESIDUES))
     # As it was fitted, but for what that left out.

@@ -171,13 +171,7 @@ def test_a_folder_without_a_fit_is_refused(tmp_path, text, problem, capsys):
     assert problem in capsys.readouterr().err
 
 
-@pytest.fixture
-def without_pictures(monkeypatch):
-    for name in ("plot_residues", "plot_overview", "plot_progress"):
-        monkeypatch.setattr(f"openmm_density.fitting.output.plots.{name}", lambda *_: None)
-
-
-def test_a_fit_whose_report_fails_keeps_its_other_results(fitted, tmp_path, monkeypatch, without_pictures):
+def test_a_fit_whose_report_fails_keeps_its_other_results(fitted, tmp_path, monkeypatch):
     def fail(*_):
         raise RuntimeError("no room\nfor it")
 
@@ -190,7 +184,7 @@ def test_a_fit_whose_report_fails_keeps_its_other_results(fitted, tmp_path, monk
     assert (path / "fitted.cif").exists() and "report" in written["seconds_by_part"]
 
 
-def test_an_interrupted_fit_and_one_that_kept_the_model_say_so_first(fitted, tmp_path, without_pictures):
+def test_an_interrupted_fit_and_one_that_kept_the_model_say_so_first(fitted, tmp_path):
     fit, result = fitted
     folder = OutputFolder(tmp_path / "interrupted")
     found = folder.write(fit, replace(result, interrupted=True), "model", "map")

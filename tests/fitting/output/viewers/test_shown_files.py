@@ -67,10 +67,7 @@ def written(fitted, tmp_path_factory):
     """Return a folder that holds the files of a fit, and what its summary says."""
     folder = tmp_path_factory.mktemp("viewed") / "a run"
     out = OutputFolder(folder)
-    with pytest.MonkeyPatch.context() as patched:
-        for name in ("plot_residues", "plot_overview", "plot_progress"):
-            patched.setattr(f"openmm_density.fitting.output.plots.{name}", lambda *_: None)
-        summary = out.write(*fitted, "some where/model.pdb", "C:\\maps\\map of it.mrc")
+    summary = out.write(*fitted, "some where/model.pdb", "C:\\maps\\map of it.mrc")
     out.discard()
     return folder, summary
 
