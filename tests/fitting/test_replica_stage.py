@@ -17,6 +17,7 @@ from openmm_density.fitting.stability import Unstable
 from openmm_density.replica_exchange import LeftDensity, ReplicaExchange
 
 from ..fragments import RESOLUTION, fragment, map_of
+from .left_behind import kept_at
 
 RESIDUES = 8
 PROTOCOL = Protocol(
@@ -44,20 +45,11 @@ def fit_of(parts, protocol=PROTOCOL, **options):
     return FlexibleFit(model, density_map, RESOLUTION, protocol, **given)
 
 
-class Killed(Exception):
-    """As good as kill -9, between two steps."""
-
-
 def test_the_best_replica_goes_on_and_a_killed_fit_as_if_nothing_had_been(parts, tmp_path):
-    whole = fit_of(parts, reference=parts[0]).run(RunFolder(tmp_path / "whole"))
-    killed = RunFolder(tmp_path / "killed")
-
-    def kill(step, total, stage, row):
-        if row is not None and step == 100:
-            raise Killed
-
-    with pytest.raises(Killed):
-        fit_of(parts, reference=parts[0]).run(killed, kill)
+    folder, copy = tmp_path / "whole", tmp_path / "killed"
+    keep = kept_at(folder, copy, lambda step, total, stage, row: row is not None and step == 100)
+    whole = fit_of(parts, reference=parts[0]).run(RunFolder(folder), keep)
+    killed = RunFolder(copy)
     assert killed.load().replica_positions.shape == (3, *whole.final.shape)
     again = fit_of(parts, reference=parts[0]).run(killed)
     assert np.array_equal(again.final, whole.final) and again.rows == whole.rows

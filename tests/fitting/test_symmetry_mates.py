@@ -17,6 +17,7 @@ from openmm_density.fitting.output.contacts import contact_report
 from openmm_density.fitting.protocols import Protocol, Stage, find_protocol
 
 from ..fragments import RESOLUTION, fragment
+from .left_behind import kept_at
 
 RESIDUES = 8
 QUARTER = np.array([[0.0, -1, 0], [1, 0, 0], [0, 0, 1]])
@@ -55,13 +56,11 @@ def fit_of(assembly, **options):
     return FlexibleFit(start, density_map, RESOLUTION, protocol, place="off", **options)
 
 
-class Killed(Exception):
-    pass
-
-
 def test_a_unit_is_fitted_with_its_copies_and_resumed_to_the_same_bits(assembly, tmp_path):
     fit = fit_of(assembly)
-    result = fit.run(RunFolder(tmp_path / "whole"))
+    folder, copy = tmp_path / "whole", tmp_path / "killed"
+    keep = kept_at(folder, copy, lambda step, total, stage, row: row is not None and step >= 90)
+    result = fit.run(RunFolder(folder), keep)
     assert result.similarity_final > result.similarity_initial
     assert fit.notes == []
     heavy = [atom.index for atom in fit.prepared.topology.atoms() if not is_hydrogen(atom)]
@@ -72,15 +71,7 @@ def test_a_unit_is_fitted_with_its_copies_and_resumed_to_the_same_bits(assembly,
     assert report["mates_fitted"] and report["mate_contacts_final"] <= report["mate_contacts_initial"]
     forces = {force.getName(): force for force in fit.system.getForces()}
     assert {"MateContacts", "DensityFit"} <= forces.keys()
-
-    def kill(step, total, stage, row):
-        if row is not None and step >= 90:
-            raise Killed
-
-    folder = RunFolder(tmp_path / "killed")
-    with pytest.raises(Killed):
-        fit_of(assembly).run(folder, kill)
-    again = fit_of(assembly).run(RunFolder(tmp_path / "killed"))
+    again = fit_of(assembly).run(RunFolder(copy))
     np.testing.assert_array_equal(again.final, result.final)
     assert again.rows == result.rows
 

@@ -17,6 +17,7 @@ from openmm_density.fitting.ensemble.search import check_replicas
 from openmm_density.fitting.protocols import Protocol, Stage
 
 from ...fragments import RESOLUTION, fragment
+from ..left_behind import kept_at
 
 RESIDUES = 8
 PROTOCOL = Protocol(
@@ -29,10 +30,6 @@ PROTOCOL = Protocol(
 
 class Never:
     requested = False
-
-
-class Killed(Exception):
-    """As good as kill -9, between two blocks."""
 
 
 @pytest.fixture(scope="module")
@@ -57,16 +54,10 @@ def test_a_killed_search_goes_on_as_if_nothing_had_been(fitted, maps, tmp_path):
     """With half maps: one conformation is no reason for an ensemble."""
     fit, result = fitted
     halves = maps[2]
-    whole = EnsembleSearch(fit, result, 2, halves, steps=30).run(RunFolder(tmp_path / "whole"), Never)
-    killed = RunFolder(tmp_path / "killed")
-
-    def kill(step, total, stage, row):
-        if stage == "one model: tighten":
-            raise Killed
-
-    with pytest.raises(Killed):
-        EnsembleSearch(fit, result, 2, halves, steps=30).run(killed, Never, kill)
-    told = []
+    folder, copy = tmp_path / "whole", tmp_path / "killed"
+    keep = kept_at(folder, copy, lambda step, total, stage, row: stage == "one model: tighten")
+    whole = EnsembleSearch(fit, result, 2, halves, steps=30).run(RunFolder(folder), Never, keep)
+    told, killed = [], RunFolder(copy)
     again = EnsembleSearch(fit, result, 2, halves, steps=30).run(killed, Never, lambda *row: told.append(row))
     assert told[0][2] == "one model: tighten"
     assert np.array_equal(again.models, whole.models) and np.array_equal(again.weights, whole.weights)
