@@ -15,11 +15,10 @@ import mdtraj
 import numpy as np
 import pytest
 
-from openmm_density.batch import Batch, jobs_of
+from openmm_density.batch import Batch
 from openmm_density.batch.clusters import local_engine, scheduler_engine
 from openmm_density.batch.devices import Slot
 from openmm_density.batch.engines import DaskEngine
-from openmm_density.batch.run_job import RunSettings
 from openmm_density.errors import InputError, SimulationError
 
 from .conftest import OPTIONS
@@ -76,33 +75,59 @@ def saved_states(folder):
     return [*Path(folder).glob("*/unfinished/state.npz")]
 
 
-def test_a_killed_worker_and_a_killed_fit_make_no_difference(fragment, tmp_path, undisturbed):
-    models = [fragment / "a.pdb", fragment / "b.pdb"]
-    batch = Batch(jobs_of(models, [fragment / "map.mrc"], 5.0, tmp_path / "out", **OPTIONS), tmp_path / "out")
+COUNTING = """
+unfinished, steps = folder / "unfinished", folder / "steps"
+unfinished.mkdir(exist_ok=True)
+(unfinished / "command.json").write_text("{}")
+while (done := len(steps.read_text().split()) if steps.exists() else 0) < 3:
+    with steps.open("a") as file:
+        print(done + 1, file=file)
+    while done == 1 and not Path(%r).exists():
+        time.sleep(0.01)
+(unfinished / "command.json").unlink(); unfinished.rmdir()
+finish(cc_final=0.5)
+"""
+"""A fit of three steps that goes on where it was, and takes the third when a file is there."""
+
+
+def assert_counted(jobs, results):
+    assert sorted((result.job.name, result.state) for result in results) == [
+        (job.name, "finished") for job in jobs
+    ]
+    assert all((Path(job.folder) / "steps").read_text().split() == ["1", "2", "3"] for job in jobs)
+
+
+def two_steps_done(jobs):
+    steps = [Path(job.folder) / "steps" for job in jobs]
+    return all(each.exists() and len(each.read_text().split()) == 2 for each in steps)
+
+
+def run_in_thread(batch, engine, settings):
+    """Return a thread that runs a batch, and its results."""
     results = []
-    thread = threading.Thread(
-        target=lambda: results.extend(batch.run_on(local_engine([Slot()] * 2), RunSettings("workers")))
-    )
+    thread = threading.Thread(target=lambda: results.extend(batch.run_on(engine, settings)))
     thread.start()
-    wait_until(lambda: saved_states(tmp_path / "out"))
+    return thread, results
+
+
+def test_a_killed_worker_and_a_killed_fit_make_no_difference(jobs, program, tmp_path):
+    jobs, go = jobs[:2], tmp_path / "go"
+    settings = program(COUNTING % str(go))
+    thread, results = run_in_thread(Batch(jobs, tmp_path / "out"), local_engine([Slot()] * 2), settings)
+    wait_until(lambda: two_steps_done(jobs))
     workers = {
         pid: [*children(pid)]
         for pid, words in children(os.getpid()).items()
         if any("openmm_density.batch.worker" in word for word in words)
     }
     fits = {fit: worker for worker, own in workers.items() for fit in own}
-    assert fits
-    os.kill(next(iter(fits.values())), signal.SIGKILL)
-    wait_until(lambda: not is_alive(next(iter(fits))))  # it ends with its worker
-    others = [fit for fit in fits if is_alive(fit)]
-    if others:
-        os.kill(others[0], signal.SIGKILL)
+    lost, killed = fits
+    os.kill(fits[lost], signal.SIGKILL)
+    wait_until(lambda: not is_alive(lost))  # it ends with its worker
+    os.kill(killed, signal.SIGKILL)
+    go.touch()
     thread.join()
-    assert sorted((result.job.name, result.state) for result in results) == [
-        ("a", "finished"),
-        ("b", "finished"),
-    ]
-    assert_same(coordinates(tmp_path / "out"), undisturbed)
+    assert_counted(jobs, results)
 
 
 def test_a_killed_command_goes_on_when_it_is_given_again(fragment, tmp_path, undisturbed):
@@ -122,22 +147,18 @@ def test_a_killed_command_goes_on_when_it_is_given_again(fragment, tmp_path, und
     assert_same(coordinates(tmp_path / "out"), undisturbed)
 
 
-def test_a_restarted_scheduler_makes_no_difference(fragment, tmp_path, undisturbed, monkeypatch):
+def test_a_restarted_scheduler_makes_no_difference(jobs, program, tmp_path, monkeypatch):
+    jobs, go = jobs[:1], tmp_path / "go"
+    settings = program(COUNTING % str(go))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
-    batch = Batch(jobs_of([fragment / "a.pdb"], [fragment / "map.mrc"], 5.0, tmp_path / "out", **OPTIONS))
-    results = []
     with Scheduler(tmp_path) as first:
-        engine = scheduler_engine(first.address)
-        thread = threading.Thread(
-            target=lambda: results.extend(batch.run_on(engine, RunSettings("scheduler")))
-        )
-        thread.start()
-        wait_until(lambda: saved_states(tmp_path / "out"))
+        thread, results = run_in_thread(Batch(jobs), scheduler_engine(first.address), settings)
+        wait_until(lambda: two_steps_done(jobs))
         first.kill()
     with Scheduler(tmp_path, first.port):
+        go.touch()
         thread.join()
-    assert [(result.job.name, result.state) for result in results] == [("a", "finished")]
-    assert_same(coordinates(tmp_path / "out"), undisturbed)
+    assert_counted(jobs, results)
 
 
 class Scheduler:
