@@ -28,7 +28,7 @@ def batch(fragment, fits):
     jobs = jobs_of(models, [fragment / "map.mrc"], 5.0, fits.output, free_map=free, **OPTIONS)
     batch = Batch(jobs, fits.output)
     for job in jobs[:2]:
-        batch.results[job.name] = replace(fits.results[job.name], job=job)
+        batch.results[job.name] = replace(fits.results[job.name], job=job, attempts=1)
     batch.results["broken"] = JobResult(jobs[2], "failed", error="broken.pdb: it holds no model.", attempts=3)
     batch.outcomes = batch.write_outcome("openmm-density batch <a>")
     return batch
