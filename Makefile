@@ -16,6 +16,9 @@ DATA := examples/data
 SHELL := bash
 .SHELLFLAGS := -o pipefail -c
 
+# The files with tests of a mark: to collect all others takes longer than these tests.
+marked = $(shell grep --recursive --files-with-matches --include='test_*.py' 'pytest\.mark\.$(1)' tests)
+
 .PHONY: demo test test-gpu test-opencl test-browser fuzz docs links
 .DELETE_ON_ERROR:
 
@@ -43,12 +46,12 @@ test-gpu: $(INSTALLED)
 # Tests skip a platform that does not work: that none does is found before them.
 test-opencl: $(COMPILED)
 	$(BIN)/openmm-density doctor --json | $(BIN)/python -c 'import json, sys; sys.exit(not any(probe["works"] and probe["platform"] == "OpenCL" for probe in json.load(sys.stdin)["probes"]) and "no OpenCL platform on which a force runs")'
-	$(BIN)/python -m pytest -m opencl
+	$(BIN)/python -m pytest -m opencl $(call marked,opencl)
 
 # Tests of pages are skipped without a browser: that there is none is found before them.
 test-browser: $(COMPILED)
 	@$(BIN)/python -c 'import playwright, sys; from tests.html_report.browser import path_of_chromium; sys.exit(path_of_chromium() is None and "no Chromium: install it, or name one by CHROMIUM")'
-	$(BIN)/python -m pytest -m browser
+	$(BIN)/python -m pytest -m browser $(call marked,browser)
 
 # The tests read 500 damaged files of each format.
 fuzz: $(INSTALLED)
