@@ -2,11 +2,37 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 import torch
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _interpreter() -> Iterator[None]:
+    """Have Triton's interpreter make its language anew once a function, not at each call, which is a quarter of its time.
+
+    Let it count, too, to a number that a kernel works out, which NumPy 2.4 no longer takes for an integer.
+    """
+    if os.environ.get("TRITON_INTERPRET") != "1" or find_spec("triton") is None:
+        yield
+        return
+    from triton.runtime import interpreter
+
+    of_tensor = interpreter._patch_lang_tensor
+
+    def with_index(tensor: type) -> None:
+        of_tensor(tensor)
+        tensor.__index__ = lambda self: int(self.handle.data.item())
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(interpreter, "_patch_lang_tensor", with_index)
+        patched.setattr(interpreter, "_patch_lang", cache(interpreter._patch_lang))
+        yield
 
 
 @pytest.fixture

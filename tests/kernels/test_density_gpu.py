@@ -13,7 +13,6 @@ import torch
 pytest.importorskip("triton")
 
 from triton import OutOfResources, language
-from triton.runtime import interpreter
 
 from openmm_density.kernels import tuning
 from openmm_density.kernels.density import (
@@ -45,28 +44,6 @@ needs_gpu = pytest.mark.skipif(not ON_GPU, reason="no GPU")
 SHAPE = (14, 17, 20) if ON_GPU else (5, 9, 7)
 ATOMS = 16 if ON_GPU else 8
 CUTOFF = 3.7 if ON_GPU else 1.8
-
-
-@pytest.fixture(autouse=True)
-def loops_of_any_length(monkeypatch):
-    """Let Triton's interpreter count to a number that a kernel works out, which NumPy 2.4 no longer takes for an integer."""
-    patch = interpreter._patch_lang_tensor
-
-    def patched(tensor):
-        patch(tensor)
-        tensor.__index__ = lambda self: int(self.handle.data.item())
-
-    monkeypatch.setattr(interpreter, "_patch_lang_tensor", patched)
-
-
-@pytest.fixture
-def poisoned():
-    """Fill every new tensor with NaN, or the largest integer."""
-    before = torch.are_deterministic_algorithms_enabled()
-    torch.use_deterministic_algorithms(True)
-    assert torch.empty(3).isnan().all(), "torch no longer fills new memory with NaN"
-    yield
-    torch.use_deterministic_algorithms(before)
 
 
 def on_device(function):
