@@ -77,7 +77,7 @@ def _same_start() -> Iterator[None]:
 def drawing(request: pytest.FixtureRequest) -> Iterator[Callable[[], AbstractContextManager[None]]]:
     """Leave the pictures of fits empty, as drawing takes longer than a short fit; yield what has them drawn."""
     pictures = "plot_overview", "plot_progress", "plot_residues"
-    if not {"batch", "cli", "crystal_fit", "fitting", "series"} & {
+    if not {"batch", "cli", "crystal_fit", "documentation", "fitting", "series"} & {
         part for item in request.session.items for part in item.path.parts
     }:
         yield nullcontext
