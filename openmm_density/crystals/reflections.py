@@ -159,13 +159,7 @@ def read_reflections(
     columns = measured_columns(mtz, path, amplitudes)
     flags = free_column(mtz, path, free_flags)
     check_reflections(mtz, path)
-    notes: list[str] = []
-    coefficients = usual_map_columns(types_of(mtz, path))
-    if amplitudes is None and coefficients is not None:
-        notes.append(
-            f"{path.name} has measured values ({columns.values[0]}), which are used, and map coefficients: for these give the "
-            f"columns {','.join(coefficients)}."
-        )
+    notes = [] if amplitudes is not None else _map_beside(mtz, columns, path)
     mtz.ensure_asu()
     hkl = np.ascontiguousarray(mtz.make_miller_array(), dtype=np.int32)
     values, deviations = _merged(mtz, columns, notes)
@@ -192,6 +186,17 @@ def read_reflections(
     free = _held_out(given, flags or "", free_value, without_alike, path, notes)
     found = Reflections(cell, group, hkl[known], values[known], deviations[known], free, columns, notes)
     return _as_amplitudes(found) if columns.intensities else found
+
+
+def _map_beside(mtz: gemmi.Mtz, columns: MeasuredColumns, path: Path) -> list[str]:
+    """Return what to say of a file that has map coefficients beside the measured columns that are used."""
+    coefficients = usual_map_columns(types_of(mtz, path))
+    if coefficients is None:
+        return []
+    return [
+        f"{path.name} has measured values ({columns.values[0]}), which are used, and map coefficients: for these give the "
+        f"columns {','.join(coefficients)}."
+    ]
 
 
 def _held_out(

@@ -152,10 +152,14 @@ def test_voxels_in_nm_are_named(a_map, model):
     check_map_units(a_map, model.topology, model.positions)
 
 
-@pytest.mark.parametrize("resolution", [20.0, 10.0])
+@pytest.mark.parametrize("resolution", [20.0, 10.0, 5.4])
 def test_a_resolution_far_coarser_than_what_map_and_model_agree_to_is_doubted(a_map, model, resolution):
     checks = checked(a_map, model, resolution=resolution)
     assert only(checks, "resolution").sentence.startswith(f"a resolution of {resolution:g} Å was given")
+
+
+def test_a_resolution_nearly_right_is_not_doubted(a_map, model):
+    assert checked(a_map, model, resolution=1.2 * RESOLUTION).findings == []
 
 
 def test_a_resolution_that_is_too_coarse_is_named_before_the_voxel_size_that_makes_up_for_it():

@@ -251,9 +251,8 @@ class Prepared:
         Residues whose labels say that they belong to different conformers, such as a water of B beside a side chain of A, never
         occur together: interactions between them are excluded.
 
-        Centre-of-mass motion is not removed: it would hold the model back from its density. OpenMM's
-        minimiser often stalls where there are constraints: minimise a new model in a System with
-        ``constraints=None, rigidWater=False`` first, and start the run from there.
+        Centre-of-mass motion is not removed: it would hold the model back from its density. OpenMM's minimiser often stalls where
+        there are constraints: minimise a new model with ``constraints=None, rigidWater=False`` first, and start from there.
 
         Parameters
         ----------
