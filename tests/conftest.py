@@ -44,9 +44,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Leave what is there before the first test out of all collections of garbage."""
+    """Leave what is there before the first test out of all collections of garbage; on a GPU kernels are looked for there."""
     gc.collect()
-    gc.freeze()
+    if not torch.cuda.is_available():
+        gc.freeze()
 
 
 @pytest.fixture(scope="session")
