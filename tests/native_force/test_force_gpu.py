@@ -454,11 +454,11 @@ def test_density_and_planarity_are_those_of_their_modules(tmp_path, similarity, 
         context = context_on_cuda(plain, moved / 10, precision)
         # Where OpenMM has put them.
         at = context.getState(positions=True).getPositions(asNumpy=True)._value
-        for group, energy in ((1, fit), (2, planes)):
+        for group, energy, strength in ((1, fit, fit.default_strength), (2, planes, planes.force_constant)):
             inputs = [torch.from_numpy(np.array(at))]
             if energy.periodic:
                 inputs.append(torch.eye(3, dtype=torch.float64) * 8)
-            expected, gradient = energy.create_module()(*inputs, torch.tensor(energy.default_strength))
+            expected, gradient = energy.create_module()(*inputs, torch.tensor(strength))
             found = forces_of(context, groups={group})
             assert energy_of(context, groups={group}) == pytest.approx(float(expected), rel=2e-5, abs=1e-3)
             largest = float(gradient.abs().max())
