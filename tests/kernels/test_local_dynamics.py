@@ -165,6 +165,7 @@ def in_a_map(seed: int = 4) -> tuple[LocalTerms, np.ndarray]:
 def test_the_map_is_a_spline_with_nothing_beyond_it() -> None:
     given, coefficients = in_a_map()
     positions = places()
+    positions[0] = 2.0
     at = positions @ given.density.to_index.T + given.density.shift
     inside = ((at >= 1.0) & (at <= 9.0)).all(axis=1)[:MOVING]
     assert 0 < inside.sum() < MOVING

@@ -207,7 +207,8 @@ def test_residues_where_the_map_is_empty_are_named(fitted):
 
 def test_doubtful_stretches_are_told_of_in_a_sentence_each(fitted, monkeypatch):
     fit, result = fitted
-    spoilt = result.final.copy()
+    # The model where it belongs, but for a part of it.
+    spoilt = fit.prepared.positions + (fit.reference.positions - fit.prepared.model.positions)[0]
     moved = [atom.index for atom in fit.prepared.topology.atoms() if int(atom.residue.id) in range(9, 15)]
     spoilt[moved] += np.array([0.0, 4.0, 4.0])
     found = summarized(fit, replace(result, final=spoilt))
