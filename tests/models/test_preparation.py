@@ -176,6 +176,13 @@ def test_a_ligand_with_a_bond_that_no_molecule_has_is_mended(small_data: Path, t
     found = positions_of(minimised(prepared, 200)[0])
     # 0.85 of the sum of the covalent radii.
     assert np.linalg.norm(np.subtract(*found[ends])) == pytest.approx(1.18, abs=0.06)
+    # Its bonds are as stiff as those of links, so that no density presses them together.
+    springs = next(f for f in prepared.system().getForces() if f.getName() == "RigidResidues")
+    stiffness = {
+        frozenset(springs.getBondParameters(k)[:2]): springs.getBondParameters(k)[3]._value
+        for k in range(springs.getNumBonds())
+    }
+    assert stiffness[frozenset(map(int, ends))] >= 1e5
 
 
 def test_rigid_springs_are_at_rest_in_the_input(small_data: Path, tmp_path: Path) -> None:

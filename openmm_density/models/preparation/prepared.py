@@ -15,6 +15,7 @@ from openmm import app, unit
 from scipy.spatial import cKDTree
 
 from ...chemistry.elements import covalent_radius, is_hydrogen, is_metal
+from ...chemistry.ideal_geometry import bond_angles, heavy_bonds
 from ...chemistry.residues import atom_label
 from ...errors import InputError
 from ...units import positions_in_angstrom, takes_units
@@ -393,6 +394,7 @@ class Prepared:
             network = elastic_network(masses, atoms, shape, RIGID_FREQUENCY, RIGID_CUTOFF)
             springs |= network
             excluded |= network.keys()
+        self._stiffen_bonds(springs)
         atoms = list(self.topology.atoms())
         bonded = bonded_atoms(self.topology)
         for i, j in self.links:
@@ -412,6 +414,15 @@ class Prepared:
             force.addBond(i, j, length / 10.0, stiffness)
         system.addForce(force)
         _exclude(system, sorted(excluded))
+
+    def _stiffen_bonds(self, springs: dict[tuple[int, int], tuple[float, float]]) -> None:
+        """Make the springs of bonds and angles as stiff as those of links: what has no spheres a density presses together."""
+        bonds = heavy_bonds(self.topology)
+        near = [(bonds, LINK_FORCE_CONSTANT), (bond_angles(bonds)[:, [0, 2]], LINK_FORCE_CONSTANT / 5)]
+        for pairs, least in near:
+            for pair in np.sort(pairs, axis=1).tolist() if springs else ():
+                if (known := springs.get(tuple(pair))) is not None:
+                    springs[tuple(pair)] = known[0], max(known[1], least)
 
     def _distance(self, i: int, j: int) -> float:
         return float(np.linalg.norm(self.positions[i] - self.positions[j]))
