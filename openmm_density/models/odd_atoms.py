@@ -21,14 +21,11 @@ from .model import Model
 SHOWN = 3
 """Atoms that a sentence names."""
 
-SAME_PLACE = 0.05
-"""Å between two atoms that are one."""
-
 
 def check_twice(path: Path, residues: Sequence[ReadResidue]) -> None:
-    """Refuse residues of which some atoms are there twice, or all in one place: they would be taken for two, and completed.
+    """Refuse residues of which some atoms are there twice, and others are not: they would be taken for two, and completed.
 
-    What is there twice as a whole, in two places, such as waters whose numbers ran out, is two residues.
+    What is there twice as a whole, such as waters whose numbers ran out, is two residues.
 
     Raises
     ------
@@ -42,12 +39,9 @@ def check_twice(path: Path, residues: Sequence[ReadResidue]) -> None:
         )
         if not same or following.after_gap or residue.name in ("HOH", "WAT", "DOD"):
             continue
-        first, second = ({atom.name: atom.pos for atom in each.atoms} for each in (residue, following))
-        twice = [name for name in second if name in first]
-        if twice and (
-            first.keys() != second.keys()
-            or all(first[name].dist(second[name]) < SAME_PLACE for name in twice)
-        ):
+        first, second = ({atom.name for atom in each.atoms} for each in (residue, following))
+        twice = [atom.name for atom in following.atoms if atom.name in first]
+        if twice and first != second:
             name = f"{residue.chain} {residue.name} {residue.number}{residue.insertion_code}"
             raise InputError(
                 f"atom {' '.join(name.split())} {twice[0]} is there twice without labels of alternate locations",

@@ -31,6 +31,10 @@ LONGEST_BOND = 100.0
 """Å; a longer one is a slip in the coordinates that a minimisation does not mend."""
 
 
+SAME_PLACE = 0.05
+"""Å between two atoms that are one."""
+
+
 @dataclass
 class WorkAtom:
     """An atom; `source` is its number in the input, -1 if it was built."""
@@ -122,7 +126,7 @@ def _is_standard_bond(residues: list[WorkResidue], a: tuple[int, str], b: tuple[
 
 
 def check_positions(model: Model) -> None:
-    """Refuse a model of which an atom is nowhere, or nowhere near what it is bonded to."""
+    """Refuse a model of which an atom is nowhere, or nowhere near what it is bonded to, or a residue is twice in one place."""
     nowhere = np.flatnonzero(~np.isfinite(model.positions).all(axis=1))
     if len(nowhere):
         raise InputError(
@@ -130,6 +134,15 @@ def check_positions(model: Model) -> None:
             source=model.path,
             remedy="correct them",
         )
+    for first, second in pairwise(model.topology.residues()):
+        if first.name == second.name and first.id == second.id and len(first) == len(second) > 1:
+            places = (model.positions[[atom.index for atom in each.atoms()]] for each in (first, second))
+            if np.allclose(*places, atol=SAME_PLACE):
+                raise InputError(
+                    f"{residue_label(first)} is there twice, in one place",
+                    source=model.path,
+                    remedy="remove one",
+                )
     bonds = [(a, b) for a, b in model.topology.bonds() if a.residue is b.residue]
     if not bonds:
         return
