@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import openmm
@@ -159,15 +160,20 @@ class FitRun:
             After a request to stop, as there is nothing to save yet.
         """
         engine, first = self.engine, self._protocol.stages[0]
-        context = make_context(
-            engine.systems.without_density, openmm.VerletIntegrator(0.001), engine.platform
-        )
-        engine.systems.release_restraints(context, first)
-        ligands = engine.ligands.begun(self._prepared.positions / ANGSTROM_PER_NANOMETER)
-        engine.ligands.apply(context, ligands)
+        with stop.raising():
+            context = make_context(
+                engine.systems.without_density, openmm.VerletIntegrator(0.001), engine.platform
+            )
+            engine.systems.release_restraints(context, first)
+            ligands = engine.ligands.begun(self._prepared.positions / ANGSTROM_PER_NANOMETER)
+            engine.ligands.apply(context, ligands)
         engine.minimizer.place(context, self._prepared.positions, self._protocol.minimize_first, stop)
-        if stop.requested:
-            raise KeyboardInterrupt
+        with stop.raising():
+            return self._relaxed_state(context, ligands)
+
+    def _relaxed_state(self, context: openmm.Context, ligands: list[dict[str, Any]]) -> RunState:
+        """Return the state that a fit begins with, once its model is minimised."""
+        engine, first = self.engine, self._protocol.stages[0]
         relaxed = array_in(context.getState(positions=True).getPositions(asNumpy=True), unit.nanometer)
         state = RunState(
             positions=relaxed, velocities=np.zeros_like(relaxed), relaxed=relaxed, ligands=ligands

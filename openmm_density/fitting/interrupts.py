@@ -6,8 +6,8 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Protocol
 
@@ -71,7 +71,7 @@ class StopRequest:
     def __init__(
         self, heard: Callable[[], None] | None = None, on_end: Callable[[], None] | None = None
     ) -> None:
-        self.requested = False
+        self.requested = self._raises = False
         self._noted = 0.0
         self._heard, self._on_end = [heard] if heard is not None else [], on_end
         self._previous: dict[int, object] = {}
@@ -99,6 +99,17 @@ class StopRequest:
             listen(self._previous_outlet)
             os.close(self._outlet)
 
+    @contextmanager
+    def raising(self) -> Iterator[None]:
+        """Raise KeyboardInterrupt at once, where there is nothing to save and no native code calls Python back."""
+        if self.requested:
+            raise KeyboardInterrupt
+        self._raises = True
+        try:
+            yield
+        finally:
+            self._raises = False
+
     def _note(self, number: int, frame: FrameType | None) -> None:
         if not self.requested:
             self._noted = time.monotonic()
@@ -107,6 +118,8 @@ class StopRequest:
             for each in self._previous:
                 signal.signal(each, signal.SIG_DFL)
         self.requested = True
+        if self._raises:
+            raise KeyboardInterrupt
 
     def _listen(self, inlet: int) -> None:
         """Read the numbers of signals until the other end is closed."""

@@ -16,9 +16,11 @@ from openmm_density.fitting.end_within import VARIABLE
 
 from ..fitting.test_end_within import HOLDS_PYTHON
 
+ANSWERS = 'import time; print("stuck", flush=True); time.sleep(3600)'
 # What takes an hour, after so many calls that do not.
 PHASES = {
     "set-up": ("openmm_density.fitting.options", "prepare", 0),
+    "System": ("openmm_density.models.preparation.prepared", "Prepared.system", 0),
     "minimisation": ("openmm_density.fitting.minimization", "Minimizer.place", 0),
     "between stages": ("openmm_density.fitting.stage_run", "StageRun.segment", 1),
     "writing": ("openmm_density.fitting.output.folder", "write_summary", 0),
@@ -43,7 +45,7 @@ def fit_with_stuck(phase, said, arguments):
         if left:
             left.pop()
             return original(*given, **named)
-        exec(HOLDS_PYTHON)
+        exec(ANSWERS if phase == "System" else HOLDS_PYTHON)
 
     setattr(owner, name, stuck)
     sys.exit(main(arguments))
@@ -79,6 +81,11 @@ def ended(small, tmp_path_factory):
 @pytest.mark.parametrize("phase", PHASES)
 def test_it_ends_with_what_there_is(ended, phase):
     output, status, said = ended[phase]
+    if phase == "System":
+        # In fits, unlike what comes before them, a signal is noted only, but not where there is nothing to save.
+        assert status == 130 and said == "openmm-density fit: interrupted; nothing was written"
+        assert not output.exists()
+        return
     assert status == -signal.SIGKILL
     run = RunFolder(output / "unfinished")
     if phase in ("set-up", "minimisation"):

@@ -10,16 +10,13 @@ from openmm_density import DensityFit
 from openmm_density.fitting import FlexibleFit
 from openmm_density.fitting.dynamics import Dynamics, set_temperature
 from openmm_density.fitting.fit_systems import DENSITY_GROUP
+from openmm_density.fitting.interrupts import StopRequest
 from openmm_density.fitting.protocols import Protocol, Stage
 from openmm_density.fitting.run_state import RunState
 from openmm_density.fitting.stability import Safeguard, Unstable
 from openmm_density.fitting.stage_context import StageContext
 
 from ..fragments import RESOLUTION
-
-
-class _never:
-    requested = False
 
 
 @pytest.fixture
@@ -98,7 +95,7 @@ def test_steps_end_after_a_request_to_stop(argon):
 
     dynamics = dynamics_of(argon, Protocol((Stage("hold", 40),)))
     context = context_of(argon, dynamics)
-    assert dynamics.step(context, 35, _never) == 35 == context.getStepCount()
+    assert dynamics.step(context, 35, StopRequest()) == 35 == context.getStepCount()
     assert dynamics.step(context, 35, Stop) == 0
 
 
@@ -151,7 +148,7 @@ def test_the_integrator_of_a_fit_acts_in_impulses(fitted):
     model, density_map = fitted[0].prepared.model, fitted[0].density_map
     options = {"platform": "Reference", "threads": 1, "report_interval": 40, "planarity": None}
     fit = FlexibleFit(model, density_map, RESOLUTION, protocol, **options)
-    state = fit._run.initial_state(_never)
+    state = fit._run.initial_state(StopRequest())
     state.strength = 50.0
     running = StageContext(fit._run.engine, state, protocol.stages[0])
     running.set_scale(state, 1.0)

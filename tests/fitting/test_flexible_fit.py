@@ -17,6 +17,7 @@ from openmm_density.fitting.checkpoints import STATE, TIMES, RunFolder
 from openmm_density.fitting.dynamics import Dynamics
 from openmm_density.fitting.fit_run import FitRun
 from openmm_density.fitting.flexible_fit import FlexibleFit
+from openmm_density.fitting.interrupts import StopRequest
 from openmm_density.fitting.minimization import Minimizer
 from openmm_density.fitting.protocols import Protocol, Stage, find_protocol
 from openmm_density.fitting.rebuilding.rotamer_search import RotamerSearch
@@ -219,16 +220,12 @@ def test_every_stage_is_run_with_what_it_asks_for(parts):
     assert result.stages[1]["strength"] == pytest.approx(30 * 0.2 * 2.5**0.5)
     assert [row.strength for row in result.rows[1:3]] == [0.0, 0.0]
     assert result.rows[1].density_energy == 0.0 < result.rows[4].density_energy
-    start = fit._run.initial_state(_never)
+    start = fit._run.initial_state(StopRequest())
     states = [StageContext(fit._run.engine, start, stage).context for stage in protocol.stages[:2]]
     assert states[0].getParameter("secondary_structure_strength") > 0
     assert states[0].getParameter("chirality_strength") == 0.0
     assert states[1].getParameter("secondary_structure_strength") == 0.0
     assert states[1].getParameter("planarity_strength") == 0.0
-
-
-class _never:
-    requested = False
 
 
 def test_a_stage_ends_once_it_has_converged(parts, monkeypatch):

@@ -84,6 +84,17 @@ def test_other_signals_go_where_they_went_before():
         os.close(outlet)
 
 
+def test_it_is_raised_at_once_where_that_is_asked_for(interruptible):
+    with StopRequest() as stop:
+        with pytest.raises(KeyboardInterrupt), stop.raising():
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(60)
+        # What comes between two such parts is noted, and raised where the next one begins.
+        assert stop.requested
+        with pytest.raises(KeyboardInterrupt), stop.raising():
+            raise AssertionError("it has begun")
+
+
 def test_nothing_is_told_where_nothing_comes():
     heard = threading.Event()
     with StopRequest(heard.set) as stop:

@@ -15,6 +15,7 @@ from openmm_density.fitting.checkpoints import RunFolder
 from openmm_density.fitting.dynamics import Dynamics
 from openmm_density.fitting.fit_run import FitRun
 from openmm_density.fitting.half_maps import scan_strengths
+from openmm_density.fitting.interrupts import StopRequest
 from openmm_density.fitting.protocols import Protocol, Stage
 from openmm_density.fitting.stability import FARTHEST, Safeguard, Unstable
 from openmm_density.fitting.stage_context import StageContext
@@ -347,7 +348,9 @@ def test_warnings_for_developers_are_not_shown_by_a_fit(parts, monkeypatch):
 
 def test_nothing_is_calibrated_on_what_is_no_number(parts):
     fit = fit_of(parts, FIXED)
-    context = StageContext(fit._run.engine, fit._run.initial_state(_never), fit.protocol.stages[0]).context
+    context = StageContext(
+        fit._run.engine, fit._run.initial_state(StopRequest()), fit.protocol.stages[0]
+    ).context
     positions = np.array(positions_of(context))
     with pytest.raises(InputError, match="positions of A MET 1 CB are not numbers"):
         spoilt = 10 * positions
@@ -357,7 +360,3 @@ def test_nothing_is_calibrated_on_what_is_no_number(parts):
     context.setPositions(positions)
     with pytest.raises(SimulationError, match=r"of A MET 1 .* are not numbers, as the simulation"):
         fit.density.calibrate(context)
-
-
-class _never:
-    requested = False
