@@ -47,9 +47,7 @@ def takes_units(*lengths: str, **others: str) -> Callable[[_Callable], _Callable
             target.__init__ = takes_units(**units)(target.__init__)
             return target
         names = list(inspect.signature(target).parameters)
-        places = [
-            (names.index(name) if name in names else len(names), name, into) for name, into in units.items()
-        ]
+        places = [(names.index(name), name, into) for name, into in units.items()]
 
         @functools.wraps(target)
         def converted(*arguments: Any, **keywords: Any) -> Any:

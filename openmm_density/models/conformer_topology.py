@@ -148,7 +148,6 @@ class FurtherConformers:
         return [np.flatnonzero(numbers == k) for k in np.unique(numbers)]
 
 
-@takes_units("positions")
 def _names_of_other_residues(model: Model, alternates: np.ndarray) -> tuple[str, ...]:
     """Return the residue names of some alternates that are of another residue than the one in whose place they are, else ""."""
     fitted = []
@@ -163,6 +162,7 @@ def _names_of_other_residues(model: Model, alternates: np.ndarray) -> tuple[str,
     )
 
 
+@takes_units("positions")
 @dataclass(frozen=True)
 class PlacedConformers:
     """Further conformers of a model where they are.
