@@ -242,7 +242,7 @@ def fit(folder, monkeypatch, model="model.pdb", density_map="map.mrc", **options
         ("repeated.pdb", {"model": "repeated.pdb"}),
         ("cut.pdb: line 6", {"model": "cut.pdb"}),
         (
-            "map.mrc: it is named as a density map, and model.pdb as a model",
+            "map.mrc: it is a density map, and model.pdb a model",
             {"model": "map.mrc", "density_map": "model.pdb"},
         ),
         ("constant.mrc", {"density_map": "constant.mrc"}),

@@ -33,7 +33,17 @@ LONGEST_MODULE, LONGEST_FUNCTION, MOST_ARGUMENTS = 500, 60, 12
 # Everything that a user of a script sets in one place, passed on in parts.
 FACADES = {"DensityFit", "FlexibleFit"}
 # What a file, a fit or a report holds: filled in by one function of ours, by name, and read by everybody.
-RECORDS = {"BFactors", "Diagnosis", "FitResult", "GeometryReport", "Model", "Protocol", "RunState", "Stage"}
+RECORDS = {
+    "BFactors",
+    "Diagnosis",
+    "FitResult",
+    "GeometryReport",
+    "Model",
+    "Prepared",
+    "Protocol",
+    "RunState",
+    "Stage",
+}
 
 
 @cache

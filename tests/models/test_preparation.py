@@ -284,7 +284,9 @@ def test_ions_waters_and_unknown_atoms_of_one_element(small_data: Path, tmp_path
     assert [len(water) for water in waters] == [3, 3]
     force = next(f for f in prepared.system().getForces() if isinstance(f, openmm.NonbondedForce))
     magnesium = next(atom for atom in prepared.topology.atoms() if atom.name == "MG")
-    assert force.getParticleParameters(magnesium.index)[0] == 2 * unit.elementary_charge
+    # Alone, without the water that would shield it.
+    assert prepared.bare_ions == [magnesium.index]
+    assert force.getParticleParameters(magnesium.index)[0] == 0 * unit.elementary_charge
     _, energy = minimised(prepared)
     assert np.isfinite(energy)
 
