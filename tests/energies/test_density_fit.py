@@ -914,7 +914,7 @@ def test_what_hinders_a_fit_is_told(adk_map, fragment):
 @pytest.fixture(scope="module")
 def peptide():
     """Three residues with a force field, and their own map at 3 Å."""
-    fixer = PDBFixer(filename=str(ADK_CLOSED))
+    fixer = PDBFixer(filename=str(ADK_CLOSED), platform=openmm.Platform.getPlatformByName("Reference"))
     modeller = app.Modeller(fixer.topology, fixer.positions)
     residues = list(modeller.topology.residues())
     # Glycine, alanine and proline … whatever stands there: no matter, as long as it is small.

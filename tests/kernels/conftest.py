@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -21,8 +22,15 @@ def _interpreter() -> Iterator[None]:
     if os.environ.get("TRITON_INTERPRET") != "1" or find_spec("triton") is None:
         yield
         return
+    from triton.language.semantic import TritonSemantic
     from triton.runtime import interpreter
 
+    # Triton 3.7 takes its language back after each call, and counts.
+    if hasattr(interpreter, "_LangPatchScope"):
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(TritonSemantic, "to_tensor", _unwrapped(TritonSemantic.to_tensor))
+            yield
+        return
     of_tensor = interpreter._patch_lang_tensor
 
     def with_index(tensor: type) -> None:
@@ -33,6 +41,17 @@ def _interpreter() -> Iterator[None]:
         patched.setattr(interpreter, "_patch_lang_tensor", with_index)
         patched.setattr(interpreter, "_patch_lang", cache(interpreter._patch_lang))
         yield
+
+
+def _unwrapped(to_tensor: Callable[..., Any]) -> Callable[..., Any]:
+    """Let the interpreter of Triton 3.7 take what a constant on the left makes of a tensor, as its compiler does."""
+    from triton.language import constexpr, tensor
+
+    def of_product(self: Any, value: Any, check_type: bool = True) -> Any:
+        is_product = isinstance(value, constexpr) and isinstance(value.value, tensor)
+        return to_tensor(self, value.value if is_product else value, check_type)
+
+    return of_product
 
 
 @pytest.fixture
