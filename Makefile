@@ -6,7 +6,7 @@ ENVIRONMENT ?= .venv
 # Which build of openmm-torch: another extra of pyproject.toml is torchforce-openmm84.
 TORCHFORCE ?= torchforce
 BIN := $(ENVIRONMENT)/bin
-INSTALLED := $(ENVIRONMENT)/installed
+INSTALLED := $(ENVIRONMENT)/installed-$(TORCHFORCE)
 COMPILED := $(ENVIRONMENT)/compiled
 DOCS_INSTALLED := $(ENVIRONMENT)/docs-installed
 LOG := $(ENVIRONMENT)/install.log
@@ -80,6 +80,7 @@ $(INSTALLED): pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "There is no $(PYTHON): install it with its venv, or name a Python from 3.10 on, as in make PYTHON=python3.12." >&2; exit 1; }
 	@echo "Installing into $(ENVIRONMENT): about 3 GB of downloads (most of it torch and its CUDA libraries), 6 GB of disk, 2 to 10 minutes."
 	@pins="$$(sed --quiet 's/^$(TORCHFORCE) = \[\(.*\)\]$$/\1/p' pyproject.toml | tr --delete '" ' | tr , '\n')"; old="$$(cat $(ENVIRONMENT)/constraints.txt 2>/dev/null)"; \
+	[ -n "$$pins" ] || { echo "pyproject.toml has no extra $(TORCHFORCE)." >&2; exit 1; }; \
 	if [ -n "$$old" ] && [ "$$pins" != "$$old" ]; then \
 		echo "$(ENVIRONMENT) is made anew, as other versions are pinned than those in it."; rm -rf $(ENVIRONMENT); \
 	fi; mkdir -p $(ENVIRONMENT); echo "$$pins" >$(ENVIRONMENT)/constraints.txt

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import InputError, as_argument
 from ..given_files import check_output_folder
-from ..maps.map_suffixes import MTZ_SUFFIX, check_can_be_written, map_suffix
+from ..maps.map_suffixes import MTZ_SUFFIX, check_can_be_written, suffix_of_name
 from ..plugins import defer_torch
 from ..units import checked_length, resolution_in_angstrom
 from .arguments import check_files, check_unused, number, whole_number
@@ -67,7 +67,7 @@ def _check(options: argparse.Namespace, output: Path) -> None:
     """Refuse at once what needs no model for it."""
     check_files([options.model])
     resolution_in_angstrom(options.resolution)
-    if map_suffix(output) == MTZ_SUFFIX:
+    if suffix_of_name(output) == MTZ_SUFFIX:
         _check_of_amplitudes(options, output)
     else:
         if options.voxel_size is None:
@@ -101,7 +101,7 @@ def run(options: argparse.Namespace) -> int:
     """Write the map or the amplitudes; return the exit status."""
     output = Path(options.output)
     _check(options, output)
-    if map_suffix(output) == MTZ_SUFFIX:
+    if suffix_of_name(output) == MTZ_SUFFIX:
         return _write_amplitudes(options, output)
     defer_torch()
     with loading():

@@ -296,7 +296,7 @@ def backend_problem(backend: str) -> str | None:
     """Return why a backend does not work here, or None where a one-atom System with it gives the right force."""
     platform = "CUDA" if backend == "CudaGraphForce" else "Reference"
     if platform not in platform_names():
-        return "this OpenMM has no CUDA platform; on a machine with an NVIDIA GPU, pip install 'openmm[cuda12]' adds it"
+        return "this OpenMM has no CUDA platform; on a machine with an NVIDIA GPU, pip install 'openmm[cuda13]' adds it"
     if backend == "TorchForce" and (problem := openmm_torch_problem()) is not None:
         return problem
     try:

@@ -53,6 +53,7 @@ class EndWithin:
         }
         self._outlet = self._previous = -1
         self.listener = -1
+        self.lock = threading.Lock()
         self._watcher: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> EndWithin:
@@ -92,8 +93,8 @@ class EndWithin:
         assert self._watcher is not None and self._watcher.stdout is not None
         with self._watcher.stdout as numbers:
             while number := os.read(numbers.fileno(), 1):
-                if self.listener >= 0:
-                    with suppress(OSError):  # it has just left
+                with self.lock, suppress(OSError):
+                    if self.listener >= 0:
                         os.write(self.listener, number)
 
 
@@ -126,7 +127,9 @@ def listen(outlet: int) -> int:
     """Have the numbers of signals written to a pipe, at once; return where they went before, -1 for nowhere."""
     if _running is None:
         return signal.set_wakeup_fd(outlet, warn_on_full_buffer=False)
-    before, _running.listener = _running.listener, outlet
+    # Whoever leaves closes its pipe, whose number may be another file's next: no signal is on its way to it by then.
+    with _running.lock:
+        before, _running.listener = _running.listener, outlet
     return before
 
 

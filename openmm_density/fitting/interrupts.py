@@ -119,6 +119,8 @@ class StopRequest:
                 signal.signal(each, signal.SIG_DFL)
         self.requested = True
         if self._raises:
+            # Once: a process and its group are often both signalled.
+            self._raises = False
             raise KeyboardInterrupt
 
     def _listen(self, inlet: int) -> None:

@@ -62,9 +62,8 @@ class AlternateGeometry:
         self._labels = np.array([record.altloc for record in self._records])
         self._is_heavy = np.array([record.element not in ("H", "D") for record in self._records])
         self.bonds = self._bonds()
-        bonds = np.concatenate(
-            [self.bonds, np.array([(a.index, b.index) for a, b in model.topology.bonds()])]
-        )
+        own = np.array([(a.index, b.index) for a, b in model.topology.bonds()], dtype=np.int64)
+        bonds = np.concatenate([self.bonds, own.reshape(-1, 2)])
         count = len(self._records)
         graph = csr_array((np.ones(len(bonds)), bonds.T), shape=(count, count))
         graph = ((graph + graph.T) > 0).astype(float)

@@ -181,6 +181,15 @@ def test_a_conformer_gives_way_to_a_water_that_was_not_there(tmp_path: Path) -> 
     assert abs(bond - np.linalg.norm(outwards)) < 0.15
 
 
+def test_a_water_of_two_conformers_beside_nothing_that_is_bonded_is_carried(tmp_path: Path) -> None:
+    lines = [hetatm(1, "O", "HOH", 1, np.zeros(3), "O"), hetatm(2, "O", "HOH", 1, np.ones(3), "O")]
+    lines = [f"{line[:16]}{label}{line[17:]}" for line, label in zip(lines, "AB")]
+    model = read_model(written(tmp_path / "waters.pdb", lines))
+    np.testing.assert_allclose(
+        moved_with_residues(model, model.positions + 2.0), [[3.0, 3.0, 3.0]], atol=1e-6
+    )
+
+
 def test_waters_ligands_and_mutants_are_carried_too(tmp_path: Path) -> None:
     def at(line: str, altloc: str, occupancy: float) -> str:
         return f"{line[:16]}{altloc}{line[17:54]}{occupancy:6.2f}{line[60:]}"

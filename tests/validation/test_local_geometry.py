@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 from openmm import app
 
 from openmm_density.chemistry.planes import find_planes
-from openmm_density.models import Model, prepare, read_model
+from openmm_density.models import Model, read_model
 from openmm_density.validation.flatness import with_conjugated_systems
 from openmm_density.validation.local_geometry import LocalGeometry, Worse
 
@@ -250,11 +249,3 @@ def test_bonds_of_a_file_that_no_topology_has_are_compared(haemoglobin):
     check = LocalGeometry(haemoglobin.topology, haemoglobin.positions, bonds=[ends])
     (found,) = of_kind(check.worse(haemoglobin.positions), "bond")
     assert found.after == pytest.approx(length)
-
-
-def test_it_takes_less_than_a_tenth_of_a_millisecond_for_an_atom(haemoglobin):
-    prepared = prepare(haemoglobin)
-    LocalGeometry(prepared.topology, prepared.positions)  # reads tables
-    start = time.process_time()
-    LocalGeometry(prepared.topology, prepared.positions).worse(prepared.positions)
-    assert time.process_time() - start < 1e-4 * len(prepared.positions)

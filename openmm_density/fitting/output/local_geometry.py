@@ -85,7 +85,15 @@ def changed_elements(model: Model) -> list[Worse]:
     for record in (*model.records, *model.alternates.records):
         given, now = record.file_element, record.element
         told_by_name = now in _ORGANIC or now.upper() == record.residue_name
-        if given not in ("", now) and not (given == UNKNOWN and told_by_name) and {given, now} != {"H", "D"}:
+        # What a reader makes of a name such as CA where a file has no column of elements.
+        is_standard = gemmi.find_tabulated_residue(record.residue_name).is_standard()
+        guessed = is_standard and len(given) > 1 and record.name.upper().startswith(given.upper())
+        if (
+            given not in ("", now)
+            and not guessed
+            and not (given == UNKNOWN and told_by_name)
+            and {given, now} != {"H", "D"}
+        ):
             numbers = [float(gemmi.Element(each).atomic_number) for each in (given, now)]
             name = record.describe() + (f".{record.altloc}" if record.altloc else "")
             found.append(Worse("element", (name,), *numbers, (numbers[0],) * 2))
@@ -155,7 +163,9 @@ def _in_words(each: Mapping[str, Any]) -> str:
     """Return as in ``A DG 5 O3' - A DC 6 P (1.60 to 2.22 Å, usual 1.61)``."""
     before, after, (low, high) = each["initial"], each["final"], each["usual"]
     if each["kind"] == "centre":
-        return f"{each['atoms']} ({'flat' if before * after > 0 or abs(after) < 0.1 else 'inverted'})"
+        # What is usual has the sign of the hand that it should have.
+        course = "flat" if low * after > 0 or abs(after) < 0.1 else "inverted"
+        return f"{each['atoms']} ({course}{', built or flat before' if before is None else ''})"
     if " - " not in each["atoms"] and each["kind"] == "metal":
         return f"{each['atoms']} (moved by {after:.1f} Å)"
     if each["kind"] == "element":

@@ -24,7 +24,7 @@ from openmm_density.fitting.protocols import Protocol, Stage
 from openmm_density.models import read_model
 from openmm_density.restraints import find_violations
 
-from ...small_models import hetatm, written
+from ...small_models import ADK_OPEN, hetatm, written
 from .. import damaged_models
 
 
@@ -58,6 +58,7 @@ def test_what_became_worse_is_a_doubt_of_its_kind_with_its_places():
             "usual": [2.2, None],
         },
         {"kind": "centre", "atoms": "A ILE 3 CB", "initial": 0.7, "final": -0.6, "usual": [0.77, 0.77]},
+        {"kind": "centre", "atoms": "A ASP 51 CA", "initial": None, "final": 0.01, "usual": [0.77, 0.77]},
     ]
     stretched, chirality, bent, metal, contacts = doubts.worse_doubts(found)
     assert (
@@ -69,7 +70,7 @@ def test_what_became_worse_is_a_doubt_of_its_kind_with_its_places():
     assert "A MG 7 MG (moved by 2.0 Å)" in metal.sentence
     assert (
         "(3.90 to 1.45 Å, usual from 2.20)" in contacts.sentence
-        and "A ILE 3 CB (inverted)" in chirality.sentence
+        and "A ILE 3 CB (inverted), A ASP 51 CA (flat, built or flat before)" in chirality.sentence
     )
     kinds = [doubt.kind for doubt in (stretched, chirality, bent, metal, contacts)]
     assert kinds == ["stretched", "chirality", "bent", "metal", "contacts"]
@@ -89,6 +90,18 @@ def test_an_atom_with_another_element_than_its_file_gives_it_is_doubted(tmp_path
     (doubt,) = doubts.worse_doubts(each.as_dict() for each in found)
     assert doubt.kind == "elements"
     assert "A UNX 1 UNK (X to U), A LIG 3 C1 (C to N): correct" in doubt.sentence
+
+
+def test_elements_that_a_reader_guessed_from_names_are_not_doubted(tmp_path):
+    """A file without a column of elements whose names begin too far left: CA is no calcium."""
+    lines = [
+        f"{line[:12]}{line[12:16].strip():4}{line[16:66]}"
+        for line in ADK_OPEN.read_text().splitlines()
+        if line.startswith("ATOM") and int(line[22:26]) < 20
+    ]
+    model = read_model(written(tmp_path / "left.pdb", lines))
+    assert {atom.element.symbol for atom in model.topology.atoms()} == {"C", "N", "O", "S"}
+    assert changed_elements(model) == []
 
 
 def test_turned_centres_and_peptides_are_doubted(fitted):
