@@ -11,8 +11,8 @@ from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import spsolve
 from scipy.spatial import cKDTree
 
+from ..chemistry.residues import is_water
 from .bonds import COORDINATING, LINK_SLACK, METAL_BOND_SLACK, NEAR
-from .conformers import WATERS
 from .model import Model
 
 OFF = 0.03
@@ -109,7 +109,7 @@ class AlternateGeometry:
         radii = np.array([element.covalent_r for element in elements])
         metal = np.array([element.is_metal for element in elements])[ends]
         binding = np.array([element.name in COORDINATING for element in elements])[ends]
-        water = np.array([record.residue_name in WATERS for record in self._records])[ends].any(axis=1)
+        water = np.array([is_water(record.residue_name) for record in self._records])[ends].any(axis=1)
         slack = np.where((metal & binding[:, ::-1]).any(axis=1), METAL_BOND_SLACK, LINK_SLACK)
         lengths = np.linalg.norm(self._places[ends[:, 0]] - self._places[ends[:, 1]], axis=1)
         within = lengths < radii[ends].sum(axis=1) + slack

@@ -11,9 +11,10 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
+from ..chemistry.residues import is_water
+
 JOINED, APART = 2.0, 2.2
 """Å up to which atoms under one label join residues, and from which those under different labels could be there together."""
-WATERS = ("HOH", "WAT", "DOD", "H2O")
 
 
 @dataclass(frozen=True)
@@ -224,7 +225,7 @@ def _give_way(places: list[_Place], meetings: list[tuple[int, int, str, str, flo
         if label == other:
             joined[a].add(b)
             joined[b].add(a)
-        elif not {places[a].chosen.name, places[b].chosen.name} & set(WATERS):
+        elif not any(is_water(places[each].chosen.name) for each in (a, b)):
             rivals[a].append((distance, b))
             rivals[b].append((distance, a))
     yielding = [k for k in rivals if places[k].is_whole and not places[k].stays]
