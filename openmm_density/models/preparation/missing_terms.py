@@ -99,25 +99,28 @@ def missing_terms(
         _keys(ends, n) * n + angles[:, 1], _keys(known_angles[:, [0, 2]], n) * n + known_angles[:, 1]
     )
     lacks_angle &= ~fixed & ~beside_link & ~_within(group, angles)
-    bonds, angles = bonds[lacks_bond], angles[lacks_angle]
-    return MissingTerms(bonds, *_usual(topology, positions, bonds, angles))
+    return MissingTerms(*_usual(topology, positions, bonds, lacks_bond, angles[lacks_angle]))
 
 
 def _usual(
-    topology: app.Topology, positions: np.ndarray, bonds: np.ndarray, angles: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the lengths of bonds, the angles again, and their degrees, at which they are to be held."""
-    everything = np.array([(a.index, b.index) for a, b in topology.bonds()], dtype=np.int64).reshape(-1, 2)
+    topology: app.Topology,
+    positions: np.ndarray,
+    all_bonds: np.ndarray,
+    lacking: np.ndarray,
+    angles: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return the bonds that are lacking and their lengths, the angles and their degrees, at which they are to be held."""
     # The types depend on what is bonded elsewhere.
-    ideal, degrees = ideal_values(topology, np.concatenate([bonds, everything]), angles)
+    ideal, degrees = ideal_values(topology, all_bonds, angles)
+    bonds, ideal = all_bonds[lacking], ideal[lacking]
     atoms = list(topology.atoms())
     radii = np.array(
         [covalent_radius(atoms[i]) + covalent_radius(atoms[j]) for i, j in bonds.tolist()], dtype=np.float64
     )
     as_is = np.clip(lengths_of(positions, bonds), BOND_LENGTHS[0] * radii, BOND_LENGTHS[1] * radii)
-    lengths = np.where(np.isfinite(ideal[: len(bonds)]), ideal[: len(bonds)], as_is)
+    lengths = np.where(np.isfinite(ideal), ideal, as_is)
     degrees = np.where(np.isfinite(degrees), degrees, np.clip(angles_at(positions, angles), *ANGLES))
-    return lengths, angles, degrees
+    return bonds, lengths, angles, degrees
 
 
 def _terms(system: openmm.System, kinds: tuple[type, ...]) -> np.ndarray:
