@@ -12,6 +12,7 @@ from scipy import sparse
 from scipy.spatial import cKDTree
 
 from ..chemistry.residues import residue_kind
+from ..chemistry.topologies import bonded_pairs
 from ..errors import InputError
 
 LEVELS = ("atom", "residue", "group")
@@ -99,7 +100,7 @@ def b_level(
     residue = np.array([atom.residue.index for atom in topology.atoms()], dtype=np.int64)
     place = np.full(topology.getNumAtoms(), -1)
     place[atoms] = np.arange(len(atoms))
-    bonds = place[np.array([(a.index, b.index) for a, b in topology.bonds()], dtype=np.int64).reshape(-1, 2)]
+    bonds = place[bonded_pairs(topology)]
     bonds = np.sort(bonds[(bonds >= 0).all(axis=1)], axis=1)
     if name == "atom":
         group = np.arange(len(atoms))

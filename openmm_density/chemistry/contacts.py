@@ -9,6 +9,7 @@ from scipy.sparse import csr_array
 from scipy.spatial import cKDTree
 
 from .elements import is_hydrogen, is_metal
+from .topologies import bonded_pairs
 
 CLASH_OVERLAP = 0.4
 """Å by which the van der Waals spheres of a clashing pair overlap (as MolProbity)."""
@@ -51,7 +52,7 @@ def near_contacts(
     clash = radii[i] + radii[j] - CLASH_OVERLAP - HYDROGEN_BOND_ALLOWANCE * (polar[i] & polar[j])
     near = np.linalg.norm(positions[i] - positions[j], axis=1) < clash + reach
     pairs, clash = pairs[near], clash[near]
-    bonds = np.array([(a.index, b.index) for a, b in topology.bonds()], dtype=np.int64).reshape(-1, 2)
+    bonds = bonded_pairs(topology)
     apart = ~within_bonds(bonds, pairs, topology.getNumAtoms())
     order = np.lexsort((pairs[apart, 1], pairs[apart, 0]))
     return pairs[apart][order], clash[apart][order]

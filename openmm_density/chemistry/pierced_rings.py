@@ -12,6 +12,7 @@ from openmm import app
 from scipy.spatial import cKDTree
 
 from .residues import atom_label, residue_label
+from .topologies import bonded_pairs
 
 LARGEST_RING = 8
 """Atoms; through larger rings molecules do pass, as in catenanes."""
@@ -68,7 +69,7 @@ def pierced_rings(topology: app.Topology, positions: np.ndarray) -> list[Pierced
         Å.
     """
     rings = rings_of(topology)
-    bonds = np.array([(a.index, b.index) for a, b in topology.bonds()], dtype=np.int64).reshape(-1, 2)
+    bonds = bonded_pairs(topology)
     if not rings:
         return []
     ends = positions[bonds]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+import numpy as np
 from openmm.app import Topology
 
 from ..errors import InputError
@@ -32,3 +33,8 @@ def openmm_topology(topology: Any) -> Topology:
             else "give that of the Simulation, or read a file with openmm.app.PDBFile",
         )
     return topology
+
+
+def bonded_pairs(topology: Topology) -> np.ndarray:
+    """Return the indices of the atoms of each bond, shape (B, 2)."""
+    return np.array([(a.index, b.index) for a, b in topology.bonds()], dtype=np.int64).reshape(-1, 2)

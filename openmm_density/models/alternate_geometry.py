@@ -12,6 +12,7 @@ from scipy.sparse.linalg import spsolve
 from scipy.spatial import cKDTree
 
 from ..chemistry.residues import is_water
+from ..chemistry.topologies import bonded_pairs
 from .bonds import COORDINATING, LINK_SLACK, METAL_BOND_SLACK, NEAR
 from .model import Model
 
@@ -62,8 +63,7 @@ class AlternateGeometry:
         self._labels = np.array([record.altloc for record in self._records])
         self._is_heavy = np.array([record.element not in ("H", "D") for record in self._records])
         self.bonds = self._bonds()
-        own = np.array([(a.index, b.index) for a, b in model.topology.bonds()], dtype=np.int64)
-        bonds = np.concatenate([self.bonds, own.reshape(-1, 2)])
+        bonds = np.concatenate([self.bonds, bonded_pairs(model.topology)])
         count = len(self._records)
         graph = csr_array((np.ones(len(bonds)), bonds.T), shape=(count, count))
         graph = ((graph + graph.T) > 0).astype(float)

@@ -14,6 +14,7 @@ from openmm import app
 
 from ...chemistry.elements import covalent_radius
 from ...chemistry.ideal_geometry import angles_at, bond_angles, ideal_values, lengths_of
+from ...chemistry.topologies import bonded_pairs
 from .ligand_terms import BOND_LENGTHS
 
 BOND_STIFFNESS, ANGLE_STIFFNESS = 2.5e5, 500.0
@@ -77,7 +78,7 @@ def missing_terms(
         Bonds that something else holds, with what is next to them.
     """
     n = topology.getNumAtoms()
-    bonds = np.array([(a.index, b.index) for a, b in topology.bonds()], dtype=np.int64).reshape(-1, 2)
+    bonds = bonded_pairs(topology)
     angles = bond_angles(bonds)
     known = _terms(system, _BONDS)
     known_angles = _terms(system, _ANGLES)
