@@ -78,13 +78,7 @@ _lock = threading.RLock()
 
 
 def _serve_gpu(folder: str) -> bool:
-    """Register a folder's Triton implementations for CUDA tensors, once; False if it has none.
-
-    Raises
-    ------
-    RuntimeError
-        If Triton is missing.
-    """
+    """Register a folder's Triton implementations for CUDA tensors, once; False if it has none."""
     module = f"{__package__}.{folder}.gpu"
     with _lock:
         if folder in _on_gpu:

@@ -26,21 +26,6 @@ def check_once(name: str, check: Callable[[], None], tables: tuple[Tensor, ...],
 
     Tables live as long as a simulation, and are then read at its first step alone. While a CUDA graph is captured nothing can
     be read.
-
-    Parameters
-    ----------
-    name : str
-        The operator's name, so that operators may share tables.
-    check : callable
-        Reads the tables, and raises where they are not valid.
-    tables : tuple of Tensor
-    *limits : int
-        What else decides whether they are valid.
-
-    Returns
-    -------
-    bool
-        Whether the tables are known to be valid; False only while a graph is captured.
     """
     records = _validated[name]
     versions = tuple(0 if table.is_inference() else table._version for table in tables)
@@ -58,13 +43,7 @@ def check_once(name: str, check: Callable[[], None], tables: tuple[Tensor, ...],
 
 
 def check_positions(operator: str, positions: Tensor) -> None:
-    """Check shape and type of an operator's positions.
-
-    Raises
-    ------
-    ValueError
-        If they are not (atoms, 3), in float32 or float64.
-    """
+    """Check shape and type of an operator's positions."""
     if (
         positions.dim() != 2
         or positions.shape[1] != 3
@@ -83,24 +62,7 @@ def rises(offsets: Tensor, total: int, smallest_step: int = 0) -> bool:
 
 
 def check_indices(operator: str, name: str, entries: Tensor, limit: int, of: str, remedy: str) -> None:
-    """Check that a table's entries are from 0 up to a limit.
-
-    Parameters
-    ----------
-    operator, name : str
-        Of the operator and of its table.
-    entries : Tensor
-    limit : int
-        How many there are of what they number.
-    of : str
-        What that is, in the plural.
-    remedy : str
-
-    Raises
-    ------
-    ValueError
-        Naming the first that is not.
-    """
+    """Check that a table's entries are from 0 up to a limit."""
     wrong = entries[(entries < 0) | (entries >= limit)]
     if wrong.numel():
         raise ValueError(f"{operator}: {name} holds index {wrong[0]}, but there are {limit} {of}: {remedy}")

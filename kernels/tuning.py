@@ -47,23 +47,6 @@ def choose(
     is kept in the cache folder of compiled kernels, one file for each GPU. With ``OPENMM_DENSITY_AUTOTUNE=1`` every GPU is
     measured, with ``OPENMM_DENSITY_AUTOTUNE=0`` none. While a CUDA graph is captured nothing can be timed: it takes what is
     known, else the default.
-
-    Parameters
-    ----------
-    kernel : str
-        A name for the kernel; change it when its candidates change their meaning.
-    problem : tuple of int
-        What makes a class of problems.
-    default : named tuple
-        The shipped configuration.
-    candidates : sequence of named tuples
-    run : callable
-        Runs the kernel once in a configuration. It may fail where a configuration asks too much of the GPU.
-
-    Returns
-    -------
-    named tuple
-        The default or one of the candidates.
     """
     setting = os.environ.get("OPENMM_DENSITY_AUTOTUNE")
     if not torch.cuda.is_available() or setting == "0":

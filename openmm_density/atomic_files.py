@@ -20,11 +20,6 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary name beside a file; what was written there takes the file's place at the end.
 
     If anything fails, the temporary file goes and what was there before stays.
-
-    Raises
-    ------
-    InputError
-        Where the file cannot be written.
     """
     try:
         with replacing(path) as temporary:
@@ -40,11 +35,6 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary name as `atomic_write` does, for a file that the user has not named.
 
     The temporary file is locked meanwhile, by which `remove_abandoned` tells it from what a killed process has left.
-
-    Raises
-    ------
-    OSError
-        Where the file cannot be written.
     """
     path = Path(path)
     if path.parent not in _looked_through:
@@ -110,25 +100,13 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 
 
 def check_is_file(path: str | os.PathLike[str]) -> None:
-    """Refuse what is there and is no file: a pipe to which nobody writes would be waited for, and a device never ends.
-
-    Raises
-    ------
-    OSError
-        If it is a pipe or a device.
-    """
+    """Refuse what is there and is no file: a pipe to which nobody writes would be waited for, and a device never ends."""
     path = Path(path)
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise OSError(errno.EINVAL, "it is a pipe or a device, not a file", str(path))
 
 
 def read_file(path: str | os.PathLike[str]) -> bytes:
-    """Return what a file holds.
-
-    Raises
-    ------
-    OSError
-        If it cannot be read, or is none.
-    """
+    """Return what a file holds."""
     check_is_file(path)
     return Path(path).read_bytes()

@@ -12,31 +12,12 @@ from .wording import one_line
 
 
 def read_cif(path: str | os.PathLike[str]) -> gemmi.cif.Document:
-    """Read a CIF file with gemmi.
-
-    Parameters
-    ----------
-    path : path-like
-        Compressed or not.
-
-    Raises
-    ------
-    InputError
-        If it is no CIF file.
-    OSError
-        If it cannot be read.
-    """
+    """Read a CIF file with gemmi."""
     return parse_cif(path, read_unpacked(path))
 
 
 def parse_cif(path: str | os.PathLike[str], contents: bytes | bytearray) -> gemmi.cif.Document:
-    """Return what the contents of a CIF file say; ``path`` is what the error calls them.
-
-    Raises
-    ------
-    InputError
-        If they are no CIF.
-    """
+    """Return what the contents of a CIF file say; ``path`` is what the error calls them."""
     try:
         return gemmi.cif.read_string(contents.decode("utf-8", errors="replace"))
     except (RuntimeError, ValueError) as error:

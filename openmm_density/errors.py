@@ -122,16 +122,7 @@ class InputError(ValueError):
 
 
 def as_argument(name: str, value: Any = None) -> str:
-    """Return what names an argument in the text of an `InputError`, which writes it as its reader would.
-
-    Parameters
-    ----------
-    name : str
-        Its Python name.
-    value : object, optional
-        What it is to have, or had: ``as_argument("solvent", "water")`` becomes ``solvent="water"`` in Python and
-        ``--solvent water`` on the command line, ``as_argument("allow_scripts", True)`` there ``--allow-scripts``.
-    """
+    """Return what names an argument in the text of an `InputError`, which writes it as its reader would."""
     if value is None:
         return f"{_BEGIN}{name}{_STOP}"
     shown = f'"{value}"' if isinstance(value, str) else _shown(value)
@@ -139,14 +130,7 @@ def as_argument(name: str, value: Any = None) -> str:
 
 
 def with_arguments(text: str, spellings: Mapping[str, str]) -> str:
-    """Return a text with what `as_argument` put into it written as its reader would.
-
-    Parameters
-    ----------
-    text : str
-    spellings : mapping of str to str
-        As for `InputError.spelled`.
-    """
+    """Return a text with what `as_argument` put into it written as its reader would."""
 
     def spell(match: re.Match[str]) -> str:
         name, value = match.groups()
@@ -180,20 +164,7 @@ _LONGEST, _END = 1500, 300
 
 
 def check_keywords(construct: type, given: Iterable[str], others: Iterable[str] = ()) -> None:
-    """Refuse keyword arguments that a class does not take, before it does anything with the others.
-
-    Parameters
-    ----------
-    construct : type
-    given : iterable of str
-    others : iterable of str
-        What it takes beside those of its signature.
-
-    Raises
-    ------
-    TypeError
-        Naming the first that is not known, and what it may have been meant to be.
-    """
+    """Refuse keyword arguments that a class does not take, before it does anything with the others."""
     from difflib import get_close_matches
     from inspect import signature
 

@@ -19,13 +19,7 @@ _PDB = re.compile(
 
 
 def kind_of(path: str | os.PathLike[str]) -> str:
-    """Return "MRC" (of CCP4, too), "MTZ", "PDB" or "mmCIF", of a file that may be compressed; empty where none of these is known.
-
-    Raises
-    ------
-    InputError
-        If it is no whole gzip file where it begins as one.
-    """
+    """Return "MRC" (of CCP4, too), "MTZ", "PDB" or "mmCIF", of a file that may be compressed; empty where none of these is known."""
     try:
         with opened(path) as file:
             start = file.read(_BEGINNING)

@@ -9,19 +9,7 @@ from .errors import InputError
 
 
 def check_given_file(path: str | os.PathLike[str], remedy: str) -> None:
-    """Refuse a path at which there is no file.
-
-    Parameters
-    ----------
-    path : path
-    remedy : str
-        What to give, as an order.
-
-    Raises
-    ------
-    InputError
-        If nothing is there, or a folder.
-    """
+    """Refuse a path at which there is no file."""
     if Path(path).is_dir():
         raise InputError("it is a folder, not a file", source=path, remedy=remedy)
     if os.path.islink(path) and not os.path.exists(path):
@@ -33,13 +21,7 @@ def check_given_file(path: str | os.PathLike[str], remedy: str) -> None:
 
 
 def check_output_folder(path: str | os.PathLike[str]) -> None:
-    """Refuse a path for a file that is to be written where its folder is not there.
-
-    Raises
-    ------
-    InputError
-        If there is no such folder.
-    """
+    """Refuse a path for a file that is to be written where its folder is not there."""
     folder = Path(path).absolute().parent
     if not folder.is_dir():
         raise InputError(

@@ -61,18 +61,6 @@ def shared_gpu(gpu: str, say: Say) -> Iterator[dict[str, str]]:
     """Start the service for one GPU, and end it at the end.
 
     Where there is none, or it does not start, one sentence says so: programs then have the GPU in turns, as without it.
-
-    Parameters
-    ----------
-    gpu : str
-        As in ``CUDA_VISIBLE_DEVICES``.
-    say : callable
-        Called with that sentence.
-
-    Yields
-    ------
-    dict of str to str
-        What programs that share the GPU have in their environment.
     """
     own = {VISIBLE: gpu}
     if runs_already():
@@ -100,13 +88,7 @@ def shared_gpu(gpu: str, say: Say) -> Iterator[dict[str, str]]:
 
 
 def client_problem(environment: Mapping[str, str]) -> str:
-    """Return why a program cannot use a GPU through the service; empty where it can.
-
-    Parameters
-    ----------
-    environment : mapping of str to str
-        What differs for it.
-    """
+    """Return why a program cannot use a GPU through the service; empty where it can."""
     try:
         done = subprocess.run(
             [sys.executable, "-c", _CLIENT],

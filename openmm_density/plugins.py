@@ -169,14 +169,6 @@ def load_torch_plugins() -> None:
 def absent_platform(reason: str, failures: Sequence[str]) -> tuple[str, str] | None:
     """Return the platform that a machine lacks and the library that it needs, where that is why a plugin does not load.
 
-    Parameters
-    ----------
-    reason : str
-        The loader's words on the plugin.
-    failures : sequence of str
-        Those on all plugins that OpenMM could not load. openmm-torch's plugin for a platform needs OpenMM's own plugin for
-        it, and where that is missing to the loader, its failure says why.
-
     Returns
     -------
     tuple of str or None
@@ -252,11 +244,6 @@ def foreign_to_openmm_torch(versions: Mapping[str, str | None]) -> dict[str, str
     ----------
     versions : mapping of str to str or None
         Of torch, OpenMM and all packages of `openmm_torch_versions`.
-
-    Returns
-    -------
-    dict of str to str
-        As in ``openmmtorch 1.5 was built for torch 2.9``, by the name of the package.
     """
     foreign = {}
     for wheel, releases in _BUILT_FOR.items():

@@ -18,25 +18,12 @@ _PR_SET_PDEATHSIG = 1
 
 
 def command_of(module: str, *arguments: str) -> list[str]:
-    """Return the command that runs a module's function ``main``, for `environment_of`.
-
-    Parameters
-    ----------
-    module : str
-    *arguments : str
-        What the program finds in ``sys.argv[1:]``.
-    """
+    """Return the command that runs a module's function ``main``, for `environment_of`."""
     return [sys.executable, "-W", "ignore", "-c", _PROGRAM.format(module), *arguments]
 
 
 def environment_of(more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return this process's environment for a program that imports from where this process does.
-
-    Parameters
-    ----------
-    more : mapping of str to str, optional
-        What differs from it.
-    """
+    """Return this process's environment for a program that imports from where this process does."""
     # What is no text Python passes over; an empty folder is the working folder.
     path = os.pathsep.join(folder for folder in sys.path if isinstance(folder, str) and folder)
     return {**os.environ, **(more or {}), "PYTHONPATH": path}
@@ -51,20 +38,6 @@ def begin_program(
     """Start a process that runs a module's function ``main``.
 
     It is in a session of its own, as Ctrl-C is for the program that started it, which ends it or passes that on once.
-
-    Parameters
-    ----------
-    module : str
-    arguments : sequence of str
-    environment : mapping of str to str, optional
-        What differs from that of this process.
-    **options
-        Of ``subprocess.Popen``; by default nothing comes in or out.
-
-    Raises
-    ------
-    OSError
-        Where no more processes are allowed.
     """
     none = subprocess.DEVNULL
     streams = {"stdin": none, "stdout": none, **options}
@@ -74,13 +47,7 @@ def begin_program(
 
 
 def end_with(parent: int) -> None:
-    """Have the operating system end this process when the thread ends that started it, however that ends.
-
-    Parameters
-    ----------
-    parent : int
-        The number of the process that started it.
-    """
+    """Have the operating system end this process when the thread ends that started it, however that ends."""
     with suppress(OSError, AttributeError):  # not Linux
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it ended before

@@ -163,13 +163,7 @@ class DensityReporter:
 
 
 def _has_header(path: Path, header: list[str]) -> bool:
-    """Return whether there is a table to continue.
-
-    Raises
-    ------
-    InputError
-        If it has other columns, or cannot be read.
-    """
+    """Return whether there is a table to continue."""
     try:
         with path.open(encoding="utf-8", newline="") as file:
             found = next(csv.reader(file), None)
@@ -205,13 +199,7 @@ class _DensityForce(NamedTuple):
 
 
 def _density_force(system: openmm.System, fit: DensityFit) -> _DensityForce:
-    """Return the group of the force that has the parameter of the strength, and whether it has that derivative.
-
-    Raises
-    ------
-    InputError
-        If there is none, or its energy cannot be told from that of other forces.
-    """
+    """Return the group of the force that has the parameter of the strength, and whether it has that derivative."""
     forces = [as_made(force) for force in system.getForces()]
     for force in sorted(forces, key=lambda force: force.getName() != "DensityFit"):
         if fit.parameter_name not in parameter_names(force):

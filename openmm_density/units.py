@@ -66,23 +66,7 @@ def takes_units(*lengths: str, **others: str) -> Callable[[_Callable], _Callable
 
 
 def in_unit(value: Any, into: str | unit.Unit, argument: str) -> Any:
-    """Return numbers in a unit, wherever in them quantities are; what has no unit already is in it.
-
-    Parameters
-    ----------
-    value : object
-        A quantity of a number, an array or a list becomes a float or an array; a list, tuple or array of quantities the same of
-        floats or arrays. Everything else is returned as it is.
-    into : str or Unit
-        The unit, or its symbol.
-    argument : str
-        That the error names.
-
-    Raises
-    ------
-    InputError
-        If a quantity is of another kind.
-    """
+    """Return numbers in a unit, wherever in them quantities are; what has no unit already is in it."""
     if value is None or isinstance(value, (numbers.Real, str)):
         return value
     if isinstance(value, (list, tuple)):
@@ -153,13 +137,7 @@ def resolution_in_angstrom(resolution: Any) -> float:
 
 
 def checked_length(length: Any, argument: str, *, zero: bool = True) -> float:
-    """Return a length in Å; plain numbers are taken to be in Å.
-
-    Raises
-    ------
-    InputError
-        Naming the argument, if the length is not finite, is negative, or is 0 where `zero` is False.
-    """
+    """Return a length in Å; plain numbers are taken to be in Å."""
     value = as_number(in_unit(length, "Å", argument), argument)
     if not (math.isfinite(value) and (value >= 0 if zero else value > 0)):
         raise InputError(

@@ -27,18 +27,7 @@ _AT_ONCE = 1 << 22
 
 
 def unpack_limit(default: float) -> int:
-    """Return how many bytes a file may unpack to.
-
-    Parameters
-    ----------
-    default : float
-        In GB, where the environment names no other.
-
-    Raises
-    ------
-    InputError
-        If what the environment names is no positive number.
-    """
+    """Return how many bytes a file may unpack to."""
     given = os.environ.get(LIMIT_VARIABLE)
     try:
         limit = default if not given else float(given)
@@ -64,21 +53,7 @@ def refuse_unpacked(path: str | os.PathLike[str], limit: int) -> InputError:
 
 @contextmanager
 def opened(path: str | os.PathLike[str], limit: float = TEXT_LIMIT) -> Iterator[BinaryIO]:
-    """Open a file for reading in bytes, and unpack it where it is compressed, whatever its name.
-
-    Parameters
-    ----------
-    path : path-like
-    limit : float
-        GB that it may unpack to, where the environment names no other.
-
-    Raises
-    ------
-    InputError
-        If the file unpacks to more than the limit, as soon as so much was read, or is not a whole gzip file.
-    OSError
-        If it cannot be read, or is none: a pipe to which nobody writes would be waited for, and a device never ends.
-    """
+    """Open a file for reading in bytes, and unpack it where it is compressed, whatever its name."""
     check_is_file(path)
     with open(path, "rb") as file:
         compressed = file.read(len(_GZIP)) == _GZIP
@@ -98,16 +73,7 @@ def opened(path: str | os.PathLike[str], limit: float = TEXT_LIMIT) -> Iterator[
 def read_unpacked(
     path: str | os.PathLike[str], limit: float = TEXT_LIMIT, most: int | None = None
 ) -> bytearray:
-    """Return what a file holds, unpacked where it is compressed; see `opened`.
-
-    Parameters
-    ----------
-    path : path-like
-    limit : float
-        GB that it may unpack to, where the environment names no other.
-    most : int, optional
-        Bytes after which reading ends.
-    """
+    """Return what a file holds, unpacked where it is compressed; see `opened`."""
     with opened(path, limit) as file:
         return read_most(file, most)
 

@@ -38,9 +38,6 @@ def usable_folder() -> tuple[Path, str | None]:
 
     Returns
     -------
-    folder : Path
-        The folder that is asked for, where only this user (or root, or who installed this package) can write; else the
-        temporary one of this user, which may not exist.
     problem : str or None
         Who else could write in the first.
     """
@@ -67,13 +64,7 @@ def make(folder: Path) -> bool:
 
 
 def make_temporary() -> Path:
-    """Create a folder for this user below the system's temporary one; it serves later processes as well, if it stays.
-
-    Raises
-    ------
-    OSError
-        If others can exchange what is in any such folder.
-    """
+    """Create a folder for this user below the system's temporary one; it serves later processes as well, if it stays."""
     for folder in _temporary_folders():
         if danger(folder) is None and make(folder):
             return folder
@@ -110,15 +101,7 @@ def danger(folder: Path) -> str | None:
 
 
 def read_own(path: Path) -> bytes:
-    """Read a file that nobody else could have written.
-
-    Raises
-    ------
-    UnsafeFileError
-        If somebody could.
-    OSError
-        If it cannot be read, or is a link or no file.
-    """
+    """Read a file that nobody else could have written."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         found = os.fstat(descriptor)

@@ -89,28 +89,7 @@ atexit.register(end_commands)
 
 
 def run_command(command: Sequence[str], folder: Path, seconds: float) -> subprocess.CompletedProcess[str]:
-    """Run a command, once a processor is free for it.
-
-    Parameters
-    ----------
-    command : sequence of str
-    folder : Path
-        Where it runs and keeps its temporary files.
-    seconds : float
-        After which it is killed.
-
-    Returns
-    -------
-    subprocess.CompletedProcess
-        With all that it printed in ``stdout``.
-
-    Raises
-    ------
-    subprocess.TimeoutExpired
-        After so many seconds.
-    SystemExit
-        If the program ends meanwhile.
-    """
+    """Run a command, once a processor is free for it."""
     running = _running
     with running.processors:
         process = running.begin(command, folder)

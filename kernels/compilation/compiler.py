@@ -37,13 +37,7 @@ class Compiler(NamedTuple):
 
 
 def find_compiler() -> Compiler:
-    """Return the compiler that ``CXX`` names, else the first of g++, c++ and clang++ that runs.
-
-    Raises
-    ------
-    BuildError
-        If there is none.
-    """
+    """Return the compiler that ``CXX`` names, else the first of g++, c++ and clang++ that runs."""
     named = _words_of("CXX")
     for command in [named] if named else [["g++"], ["c++"], ["clang++"]]:
         path = shutil.which(command[0])
@@ -67,25 +61,7 @@ def find_compiler() -> Compiler:
 
 
 def compile_library(target: Path, source: Source, compiler: Compiler) -> dict[str, Any]:
-    """Compile a source, with the best flags that the compiler takes; several files at once, one for each processor.
-
-    Parameters
-    ----------
-    target : Path
-        The library to write; the compiler's temporary files go beside it.
-    source : Source
-    compiler : Compiler
-
-    Returns
-    -------
-    dict
-        ``sha256`` of the library, ``build_seconds``, the ``flags`` that decide speed, ``commands`` and ``compiler_version``.
-
-    Raises
-    ------
-    BuildError
-        If it cannot be compiled, with all commands and what they printed.
-    """
+    """Compile a source, with the best flags that the compiler takes; several files at once, one for each processor."""
     failures: list[str] = []
     started = time.monotonic()
     for flags in _attempts(source, compiler):

@@ -194,14 +194,7 @@ def _processor() -> str:
 
 
 def _sweep(cache: Path, own_stem: str | None = None) -> None:
-    """Remove the folders of builds that were killed; what has other names is the user's.
-
-    Parameters
-    ----------
-    cache : Path
-    own_stem : str, optional
-        The library whose lock is held here.
-    """
+    """Remove the folders of builds that were killed; what has other names is the user's."""
     for workspace in cache.glob("*.compiling-*"):
         if not _WORKSPACE.fullmatch(workspace.name):
             continue

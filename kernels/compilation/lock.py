@@ -19,13 +19,6 @@ def build_lock(path: Path, seconds: float = _SECONDS) -> Iterator[bool | None]:
     Not holding it (a file system without locks, a builder that is stopped for good) costs a second compilation and nothing
     else: every build has a folder of its own, from which its results are moved into place.
 
-    Parameters
-    ----------
-    path : Path
-        The lock's file, which stays.
-    seconds : float
-        How long to wait for it.
-
     Yields
     ------
     bool or None

@@ -74,13 +74,7 @@ os.register_at_fork(after_in_child=_fresh_line)
 
 @contextmanager
 def shown(title: str) -> Iterator[None]:
-    """Say that something is being compiled while this lasts, where somebody watches: in a terminal or a notebook.
-
-    Parameters
-    ----------
-    title : str
-        As in ``density kernel``.
-    """
+    """Say that something is being compiled while this lasts, where somebody watches: in a terminal or a notebook."""
     line = _line
     line.begin(title)
     was_compiled = False

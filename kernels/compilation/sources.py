@@ -59,13 +59,7 @@ def kernel_folders() -> tuple[str, ...]:
 
 
 def operator_source(folder: str) -> Source:
-    """Return the C++ that registers a folder's operators with torch: ``cpu.cpp``.
-
-    Raises
-    ------
-    BuildError
-        If the file or torch's headers are missing.
-    """
+    """Return the C++ that registers a folder's operators with torch: ``cpu.cpp``."""
     title = f"{folder} {'operators' if has_kernel(folder) else 'kernel'}"
     file, versions = _file(folder, "cpu.cpp"), (torch.__version__,)
     return Source(folder, title, file, _headers(folder), _torch_headers(), _torch_libraries(), versions)
@@ -75,11 +69,6 @@ def kernel_source(folder: str) -> Source:
     """Return the C++ of a folder's kernel on plain memory: ``interface.cpp`` and what else ends in ``.cpp`` but ``cpu.cpp``.
 
     Torch's headers take longer to compile than any kernel: a force of OpenMM, which needs none of them, does not wait for that.
-
-    Raises
-    ------
-    BuildError
-        If the file is missing.
     """
     file = _file(folder, "interface.cpp")
     parts = tuple(path for path in _plain_files(folder) if path != file)

@@ -90,18 +90,7 @@ class Coefficient(IntEnum):
 
 
 def target_moments(target: Tensor) -> Tensor:
-    """Sum what the kernels need of a target, once for all evaluations.
-
-    Parameters
-    ----------
-    target : Tensor, shape (nz, ny, nx)
-        NaN or infinity marks a voxel that does not count.
-
-    Returns
-    -------
-    Tensor, shape (6,), float64
-        In the slots of `Moment`: number of voxels, Σt, Σt², and over t > 0: number, Σt, Σ t ln t.
-    """
+    """Sum what the kernels need of a target, once for all evaluations."""
     # By NumPy, whose sums do not depend on the number of threads as torch's do.
     values = target.detach().cpu().numpy()
     t = values[np.isfinite(values)].astype(np.float64)
@@ -118,21 +107,7 @@ def target_moments(target: Tensor) -> Tensor:
 
 
 def similarity(density: Tensor, target: Tensor, measure: int, total_weight: float) -> Tensor:
-    """Return the similarity S of two densities over the same voxels.
-
-    Parameters
-    ----------
-    density, target : Tensor, shape (voxels,), float64
-    measure : int
-        One of the constants of this module.
-    total_weight : float
-        W: the sum of a complete ρ over the voxels.
-
-    Returns
-    -------
-    Tensor, shape (), float64
-        Differentiable with respect to the density.
-    """
+    """Return the similarity S of two densities over the same voxels."""
     nothing = torch.zeros((), dtype=torch.float64)
     if measure == RELATIVE_ENTROPY:
         positive = target > 0

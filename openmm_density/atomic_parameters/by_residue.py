@@ -14,12 +14,6 @@ from .b_factors import BFactors
 def residue_rows(topology: app.Topology, refined: BFactors) -> list[dict[str, Any]]:
     """Return the mean B factor of each residue's non-hydrogen atoms, with how well it is determined.
 
-    Parameters
-    ----------
-    topology : openmm.app.Topology
-    refined : BFactors
-        Of its atoms.
-
     Returns
     -------
     list of dict

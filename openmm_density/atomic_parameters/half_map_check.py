@@ -91,19 +91,8 @@ def check_levels(
 
     Parameters
     ----------
-    atoms : ModelAtoms
-    half_maps : two DensityMap
     resolution : float
         Å.
-    levels : sequence of BLevel
-        From the finest to the coarsest.
-    bounds, scattering, solvent
-        As of `BFactorRefinement`.
-
-    Raises
-    ------
-    InputError
-        If the half maps differ in their grids or are one map.
     """
     first, second = half_maps
     check_half_maps(first, second)

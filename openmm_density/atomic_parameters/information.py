@@ -28,8 +28,6 @@ def uncertainties(
 
     Parameters
     ----------
-    refinement : Refinement
-    found : Found
     positions : np.ndarray, shape (M, 3)
         Of the scattering atoms in Å.
 

@@ -82,20 +82,10 @@ def b_level(
 
     Parameters
     ----------
-    name : {"atom", "residue", "group"}
-    topology : openmm.app.Topology
-        Of N atoms, with bonds.
     positions : np.ndarray, shape (N, 3)
         Å.
     atoms : np.ndarray of int, shape (M,)
         Those that scatter.
-    groups : sequence of sequence of int, optional
-        Atoms of the topology that share one B factor, for "group"; by default each chain's are one. Those in none are one more.
-
-    Raises
-    ------
-    InputError
-        If an atom is in two groups, or is none of the topology.
     """
     residue = np.array([atom.residue.index for atom in topology.atoms()], dtype=np.int64)
     place = np.full(topology.getNumAtoms(), -1)

@@ -120,14 +120,7 @@ class MaskedMap:
         return result
 
     def compare(self, density: np.ndarray, differentiate: bool = True) -> Agreement:
-        """Compare a density, splatted with `blur`, with the map.
-
-        Parameters
-        ----------
-        density : np.ndarray of float32, shape (nz, ny, nx)
-        differentiate : bool
-            Whether the gradient is wanted; else it is empty.
-        """
+        """Compare a density, splatted with `blur`, with the map."""
         model = self._filtered(density, self._sharpening)[self._counted].astype(np.float64)
         scale, solvent, rest = self._regressed(model)
         residual = float((rest**2).sum()) / self._variance

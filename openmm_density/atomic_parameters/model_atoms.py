@@ -64,11 +64,6 @@ class ModelAtoms:
         """Return the atoms of a model, or of a topology with positions, which by default are those of the model.
 
         Those of further conformers come last; by default they are the model's alternates, moved with it.
-
-        Raises
-        ------
-        InputError
-            If positions are missing or not finite, an occupancy is none, or nothing scatters.
         """
         is_model = isinstance(model, Model)
         topology = model.topology if is_model else model

@@ -228,19 +228,7 @@ class OccupancyRefinement:
 
 
 def occupancy_groups(topology: app.Topology, kinds: str) -> dict[str, np.ndarray]:
-    """Return the atoms of what has an occupancy of its own, by its name as in ``A HEM 142``.
-
-    Parameters
-    ----------
-    topology : openmm.app.Topology
-    kinds : str
-        Some of `KINDS`, separated by commas. Ions are ligands; a side chain begins behind CB.
-
-    Raises
-    ------
-    InputError
-        If a kind is not known, or there is nothing of these.
-    """
+    """Return the atoms of what has an occupancy of its own, by its name as in ``A HEM 142``."""
     names = [name.strip() for name in kinds.split(",")]
     unknown = [name for name in names if name not in KINDS]
     if unknown:

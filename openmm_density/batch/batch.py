@@ -249,18 +249,7 @@ def threads_asked(jobs: Sequence[Job]) -> int | None:
 
 
 def check_platforms(jobs: Sequence[Job], gpus: Sequence[str] = ()) -> None:
-    """Refuse platforms that are not on this machine, or do not run.
-
-    Parameters
-    ----------
-    jobs : sequence of Job
-    gpus : sequence of str
-        As for `Batch.run`.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse platforms that are not on this machine, or do not run."""
     for platform in dict.fromkeys([*_values("--platform", jobs), *(["CUDA"] if gpus else [])]):
         check_platform_beside(platform)
 
@@ -281,16 +270,7 @@ def _values(option: str, jobs: Sequence[Job]) -> Iterator[str]:
 
 @contextmanager
 def local(share: Share, mps: str = "auto", say: Say = print) -> Iterator[Engine]:
-    """Start an engine on this machine, and end it at the end: by Dask, or without it one fit after the other.
-
-    Parameters
-    ----------
-    share : Share
-    mps : {"auto", "off"}
-        As for `Batch.run`.
-    say : callable
-        Called with a sentence where fits share a GPU in turns nevertheless.
-    """
+    """Start an engine on this machine, and end it at the end: by Dask, or without it one fit after the other."""
     if not has_dask():
         yield OneByOne()
         return

@@ -29,12 +29,7 @@ def has_dask() -> bool:
 
 
 def check_dask(argument: str) -> None:
-    """Refuse an argument that needs Dask where that is not installed.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse an argument that needs Dask where that is not installed."""
     if not has_dask():
         raise InputError(
             "needs Dask, which is not installed", argument=argument, remedy=f"{INSTALL}, or leave it out"
@@ -43,13 +38,7 @@ def check_dask(argument: str) -> None:
 
 @contextmanager
 def local_engine(slots: Sequence[Slot]) -> Iterator[DaskEngine]:
-    """Start workers on this machine, each in a process of its own, and end them at the end.
-
-    Parameters
-    ----------
-    slots : sequence of Slot
-        One for each worker.
-    """
+    """Start workers on this machine, each in a process of its own, and end them at the end."""
     import dask
     from distributed import Client, Scheduler, SpecCluster
 
@@ -75,18 +64,7 @@ def _as_plain(security: Any) -> dict[str, Any]:
 
 @contextmanager
 def scheduler_engine(address: str) -> Iterator[DaskEngine]:
-    """Use the workers of a scheduler that runs already, also when it is restarted.
-
-    Parameters
-    ----------
-    address : str
-        As in ``tcp://host:8786``.
-
-    Raises
-    ------
-    InputError
-        If it does not answer.
-    """
+    """Use the workers of a scheduler that runs already, also when it is restarted."""
     _quiet()
     clients: list[Client] = []
 
@@ -128,16 +106,7 @@ def _client(address: str) -> Client:
 
 @contextmanager
 def queue_engine(options: QueueOptions, workers: int, n_jobs: int) -> Iterator[DaskEngine]:
-    """Start workers as jobs of a batch system, and others in place of those that reach their time limit.
-
-    Parameters
-    ----------
-    options : QueueOptions
-    workers : int
-        Jobs of the batch system at once, at most.
-    n_jobs : int
-        Fits.
-    """
+    """Start workers as jobs of a batch system, and others in place of those that reach their time limit."""
     import dask
     from distributed import Client
 

@@ -141,16 +141,7 @@ def consensus_of(
 
 
 def write_consensus(path: Path, model: Model, consensus: Consensus) -> None:
-    """Write the best model with the spread of each residue, in Å, in the B column.
-
-    Parameters
-    ----------
-    path : Path
-        mmCIF.
-    model : Model
-        The best.
-    consensus : Consensus
-    """
+    """Write the best model with the spread of each residue, in Å, in the B column."""
     spread = {row["residue"]: row["spread"] for row in consensus.residues}
     values = [spread.get(residue_label(atom.residue)) for atom in model.topology.atoms()]
     b_factors = np.array([_UNKNOWN_SPREAD if value is None else value for value in values])

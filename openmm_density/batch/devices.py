@@ -62,18 +62,7 @@ def core_count() -> int:
 def shared_out(
     n_jobs: int, workers: int | None = None, gpus: Sequence[str] = (), threads: int | None = None
 ) -> Share:
-    """Return how this machine is shared out to some jobs.
-
-    Parameters
-    ----------
-    n_jobs : int
-    workers : int, optional
-        Fits side by side; by default as many as there are cores for, or `fits_per_gpu` for each GPU.
-    gpus : sequence of str
-        As in ``CUDA_VISIBLE_DEVICES``; none for fits on the cores.
-    threads : int, optional
-        Of each fit, where the user says so.
-    """
+    """Return how this machine is shared out to some jobs."""
     cores = core_count()
     if not gpus:
         most = workers or math.ceil(cores / (threads or 1))
@@ -119,13 +108,7 @@ def _asked_of_gpus(what: str, spelling: str = "", gpus: Sequence[str] = ()) -> l
 
 
 def chosen_gpus(numbers: Sequence[int]) -> list[str]:
-    """Return the GPUs of some numbers, of those that programs see.
-
-    Raises
-    ------
-    InputError
-        If there is none of such a number.
-    """
+    """Return the GPUs of some numbers, of those that programs see."""
     visible = visible_gpus()
     for number in numbers:
         if not 0 <= number < len(visible):

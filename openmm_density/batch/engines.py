@@ -138,13 +138,7 @@ class DaskEngine:
             return 0
 
     def _wait_for_scheduler(self, left: int) -> None:
-        """Wait until there is a scheduler again.
-
-        Raises
-        ------
-        SimulationError
-            If there is none.
-        """
+        """Wait until there is a scheduler again."""
         time.sleep(_PAUSE)
         while self.client.status == "connecting":
             time.sleep(_PAUSE)
@@ -163,15 +157,7 @@ _LOOKED_AFTER, _KEPT_AFTER, _PAUSE = 1.0, 30.0, 1.0
 
 
 def run_on_worker(job: Job, settings: RunSettings, topic: str) -> JobResult:
-    """Run a job on a worker of Dask, which sends what it tells to the clients that listen.
-
-    Parameters
-    ----------
-    job : Job
-    settings : RunSettings
-    topic : str
-        Under which it tells.
-    """
+    """Run a job on a worker of Dask, which sends what it tells to the clients that listen."""
     from distributed import get_worker
 
     worker = get_worker()

@@ -14,15 +14,6 @@ def check_free_maps(jobs: Sequence[Job]) -> list[str]:
     """Refuse free maps that cannot test what is fitted into their maps; return sentences on those that are doubtful.
 
     Maps are compared as they are, and both inverted where a job asks for that: other corrections change both alike.
-
-    Parameters
-    ----------
-    jobs : sequence of Job
-
-    Raises
-    ------
-    InputError
-        Naming the free map.
     """
     with_free = [job for job in jobs if job.free_map is not None]
     for job in with_free:

@@ -46,13 +46,7 @@ class HeldOut:
 
 
 def check_held_out(jobs: Sequence[Job]) -> None:
-    """Refuse fits to the amplitudes of one file that would each hold out other reflections, drawn with their seeds.
-
-    Raises
-    ------
-    InputError
-        Naming two of them.
-    """
+    """Refuse fits to the amplitudes of one file that would each hold out other reflections, drawn with their seeds."""
     first: dict[str, tuple[Job, HeldOut]] = {}
     for job in jobs:
         own = HeldOut.of(job)

@@ -56,13 +56,7 @@ class JobFolder:
         return None if summary is None else figures_of(summary)
 
     def arguments(self, more: tuple[str, ...] = ()) -> list[str]:
-        """Return the arguments of ``fit`` that begin the fit, or go on with it.
-
-        Parameters
-        ----------
-        more : tuple of str
-            Of a fit that begins, as far as the job does not say.
-        """
+        """Return the arguments of ``fit`` that begin the fit, or go on with it."""
         unfinished = self.path / UNFINISHED
         if (unfinished / COMMAND).exists() or self._holds_cycles():
             allowed = ["--allow-scripts"] if "--allow-scripts" in self.job.arguments else []
@@ -97,21 +91,6 @@ class JobFolder:
         """Return what became of an earlier fit of this job in the folder, and refuse a folder that holds a fit of another.
 
         What a fit left that failed before its first step is no fit: it is removed where the job has changed since.
-
-        Parameters
-        ----------
-        overwrite : bool
-            Whether the folder is to be emptied where it would be refused.
-
-        Returns
-        -------
-        str
-            See `Earlier`.
-
-        Raises
-        ------
-        InputError
-            If its options or files are others, or it holds an earlier fit that no batch made.
         """
         if self.path.exists() and not self.path.is_dir():
             raise InputError("it is a file", source=self.path, remedy="give a folder for the results")

@@ -129,12 +129,7 @@ def option_words(options: Mapping[str, Any]) -> Iterator[str]:
 
 
 def check_jobs(jobs: Sequence[Job]) -> None:
-    """Refuse jobs whose files are not there, maps without a resolution, and jobs that share a name or a folder.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse jobs whose files are not there, maps without a resolution, and jobs that share a name or a folder."""
     if not jobs:
         raise InputError("there is no job", remedy="give models and maps, or a table with a row for each")
     for attribute in ("name", "folder"):

@@ -71,20 +71,7 @@ class MemoryQueue:
 
     @contextmanager
     def room(self, memory: int, waiting: Callable[[], None]) -> Iterator[None]:
-        """Wait until there is room for a fit, and keep it; one that needs more than there is runs alone.
-
-        Parameters
-        ----------
-        memory : int
-            Bytes.
-        waiting : callable
-            Called again and again meanwhile.
-
-        Raises
-        ------
-        OSError
-            Where the folder for temporary files cannot be used.
-        """
+        """Wait until there is room for a fit, and keep it; one that needs more than there is runs alone."""
         self._folder.mkdir(mode=0o700, exist_ok=True)
         if self._folder.lstat().st_uid != os.getuid():
             raise PermissionError(f"{self._folder} is another user's: remove it, or set TMPDIR")

@@ -71,17 +71,7 @@ class MapOutcome:
 def write_outcome(
     folder: Path, jobs: Sequence[Job], results: Mapping[str, JobResult], command: str | None = None
 ) -> list[MapOutcome]:
-    """Write the tables, pages and consensus models of a batch, and return what it came to, map by map.
-
-    Parameters
-    ----------
-    folder : Path
-    jobs : sequence of Job
-    results : mapping of str to JobResult
-        By the names of jobs.
-    command : str, optional
-        What a user types to repeat it.
-    """
+    """Write the tables, pages and consensus models of a batch, and return what it came to, map by map."""
     free: dict[str, float] = {}
     maps = dict.fromkeys(job.map for job in jobs)
     own = {

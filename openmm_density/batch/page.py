@@ -94,17 +94,7 @@ class MapPage:
 
 
 def batch_page(pages: Sequence[MapPage], rows: Sequence[Mapping[str, Any]], command: str | None) -> Page:
-    """Return the page of a batch: of its one map, or with a link to the page of each map.
-
-    Parameters
-    ----------
-    pages : sequence of MapPage
-        Of maps with fits that finished.
-    rows : sequence of mapping
-        Of `openmm_density.batch.tables.rows_of`.
-    command : str, optional
-        That repeats it.
-    """
+    """Return the page of a batch: of its one map, or with a link to the page of each map."""
     if len(pages) == 1:
         return map_page(pages[0], rows, command)
     finished = sum(row["state"] == "finished" for row in rows)
@@ -128,16 +118,7 @@ def batch_page(pages: Sequence[MapPage], rows: Sequence[Mapping[str, Any]], comm
 
 
 def map_page(page: MapPage, rows: Sequence[Mapping[str, Any]], command: str | None) -> Page:
-    """Return the page of all fits into one map.
-
-    Parameters
-    ----------
-    page : MapPage
-    rows : sequence of mapping
-        Of `openmm_density.batch.tables.rows_of`, of this map alone.
-    command : str, optional
-        That repeats the batch.
-    """
+    """Return the page of all fits into one map."""
     residues = page.consensus.residues if page.consensus else _residues(page.models[0])
     shown = [
         _shown_model(number, f"{name} ({value:.3f})", model, _color(page, number))

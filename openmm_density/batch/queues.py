@@ -110,13 +110,7 @@ class QueueOptions:
         )
 
     def cluster(self) -> JobQueueCluster:
-        """Start a scheduler here for workers in the queue.
-
-        Raises
-        ------
-        InputError
-            Where jobs cannot be submitted from.
-        """
+        """Start a scheduler here for workers in the queue."""
         command = self._class().job_cls.submit_command.split()[0]
         if shutil.which(command) is None:
             raise InputError(
@@ -154,19 +148,7 @@ class QueueOptions:
 
 
 def read_queue_options(system: str, path: str | Path | None) -> QueueOptions:
-    """Return what the jobs of a batch system ask for, from a TOML file.
-
-    Parameters
-    ----------
-    system : str
-    path : path
-        Its keys are those of dask-jobqueue's cluster, and ``fits``, how many a job runs side by side (1).
-
-    Raises
-    ------
-    InputError
-        If there is none, it cannot be read, or dask-jobqueue does not take it.
-    """
+    """Return what the jobs of a batch system ask for, from a TOML file."""
     if path is None:
         raise InputError(
             "is needed, and was not given",

@@ -48,15 +48,7 @@ class RunSettings:
 
 
 def run_job(job: Job, settings: RunSettings, tell: Told) -> JobResult:
-    """Run a job to its end, to an error of what it was given, or to its third other failure.
-
-    Parameters
-    ----------
-    job : Job
-    settings : RunSettings
-    tell : callable
-        Called with what is new of it: ``stage``, and as far as they are known ``step``, ``total``, ``cc`` and ``left``.
-    """
+    """Run a job to its end, to an error of what it was given, or to its third other failure."""
     began = time.monotonic()
     folder = JobFolder(job)
     attempts, peak, error = 0, 0, ""

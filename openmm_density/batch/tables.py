@@ -26,18 +26,7 @@ COLUMNS = (
 def rows_of(
     jobs: Sequence[Job], results: Mapping[str, JobResult], folder: Path, free: Mapping[str, float]
 ) -> list[dict[str, Any]]:
-    """Return a row for each job, in their order, with the values of `COLUMNS`.
-
-    Parameters
-    ----------
-    jobs : sequence of Job
-    results : mapping of str to JobResult
-        By the names of jobs, of those that are over.
-    folder : Path
-        Of the tables, from which each job's folder is named.
-    free : mapping of str to float
-        Correlations with free maps, by the names of jobs.
-    """
+    """Return a row for each job, in their order, with the values of `COLUMNS`."""
     rows = []
     for job in jobs:
         result = results.get(job.name)
@@ -55,16 +44,7 @@ def rows_of(
 
 
 def write_tables(folder: Path, rows: Sequence[Mapping[str, Any]], more: Mapping[str, Any]) -> None:
-    """Write the rows as CSV, and with more as JSON.
-
-    Parameters
-    ----------
-    folder : Path
-    rows : sequence of mapping
-        Of `rows_of`.
-    more : mapping
-        What stands beside ``jobs`` in the JSON file.
-    """
+    """Write the rows as CSV, and with more as JSON."""
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, COLUMNS, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()

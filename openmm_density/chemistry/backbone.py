@@ -62,13 +62,7 @@ def is_nucleotide(names: NamedAtoms) -> bool:
 
 
 def chains(residues: list[NamedAtoms]) -> list[np.ndarray]:
-    """Return the residues of each polymer chain; chains of one id are one as long as no residue number comes twice.
-
-    Returns
-    -------
-    list of np.ndarray of int
-        Indices into ``residues``.
-    """
+    """Return the residues of each polymer chain; chains of one id are one as long as no residue number comes twice."""
     found: dict[tuple[str, int], list[int]] = {}
     taken: dict[str, list[set[tuple[str, str]]]] = {}
     for names in residues:

@@ -28,8 +28,6 @@ def near_contacts(
 
     Parameters
     ----------
-    topology : openmm.app.Topology
-        With bonds.
     positions : np.ndarray, shape (N, 3)
         Å.
     reach : float
@@ -74,7 +72,6 @@ def within_bonds(bonds: np.ndarray, pairs: np.ndarray, n_atoms: int, most: int =
     Parameters
     ----------
     bonds, pairs : np.ndarray of int, shapes (B, 2) and (P, 2)
-    n_atoms, most : int
     """
     if not len(pairs):
         return np.zeros(0, dtype=bool)

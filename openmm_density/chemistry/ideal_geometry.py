@@ -100,7 +100,6 @@ def ideal_values(
 
     Parameters
     ----------
-    topology : openmm.app.Topology
     bonds : np.ndarray of int, shape (B, 2)
         All bonds of heavy atoms: those between residues tell what the end of a chain is.
     angles : np.ndarray of int, shape (A, 3)

@@ -63,8 +63,6 @@ def pierced_rings(topology: app.Topology, positions: np.ndarray) -> list[Pierced
 
     Parameters
     ----------
-    topology : openmm.app.Topology
-        With bonds.
     positions : np.ndarray, shape (N, 3)
         Å.
     """

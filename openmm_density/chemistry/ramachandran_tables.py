@@ -50,8 +50,6 @@ def backbone_torsions(topology: app.Topology, positions: np.ndarray) -> Backbone
 
     Parameters
     ----------
-    topology : openmm.app.Topology
-        With bonds.
     positions : np.ndarray, shape (N, 3)
         They tell L-amino acids from D ones, whose name may be that of the L one; where Cα is flat, or without Cβ, the name does.
     """

@@ -27,13 +27,8 @@ def secondary_structure_torsions(topology: app.Topology, positions: np.ndarray) 
 
     Parameters
     ----------
-    topology : openmm.app.Topology
     positions : np.ndarray, shape (N, 3)
         Å.
-
-    Returns
-    -------
-    np.ndarray of int, shape (n, 4)
     """
     backbone = _Backbone(topology, positions)
     phi, psi = [], []
@@ -52,13 +47,8 @@ def backbone_hydrogen_bonds(topology: app.Topology, positions: np.ndarray) -> np
 
     Parameters
     ----------
-    topology : openmm.app.Topology
     positions : np.ndarray, shape (N, 3)
         Å.
-
-    Returns
-    -------
-    np.ndarray of int, shape (n, 2)
     """
     backbone = _Backbone(topology, positions)
     return np.array(
@@ -78,7 +68,6 @@ def secondary_structure(topology: app.Topology, positions: np.ndarray) -> list[s
 
     Parameters
     ----------
-    topology : openmm.app.Topology
     positions : np.ndarray, shape (N, 3)
         Å.
     """
@@ -107,7 +96,6 @@ class HydrogenBonds:
         ----------
         positions : np.ndarray, shape (N, 3)
             Å.
-        atoms : np.ndarray of int
         """
         carbons, oxygens = positions[self._acceptors].transpose(1, 0, 2)
         nitrogens = positions[self._donors]

@@ -51,11 +51,6 @@ SYMMETRIC_ENDS = frozenset({"ASP", "GLU", "PHE", "TYR"})
 def side_chain_torsions(topology: app.Topology) -> tuple[np.ndarray, np.ndarray]:
     """Find the torsions about bonds of two tetrahedral atoms in side chains.
 
-    Parameters
-    ----------
-    topology : openmm.app.Topology
-        Only standard amino acids have such torsions here; a side chain ends where an atom is missing.
-
     Returns
     -------
     torsions : np.ndarray of int, shape (T, 4)

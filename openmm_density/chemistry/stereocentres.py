@@ -88,8 +88,6 @@ def other_centres(topology: app.Topology, positions: np.ndarray) -> np.ndarray:
 
     Parameters
     ----------
-    topology : openmm.app.Topology
-        With bonds.
     positions : np.ndarray, shape (N, 3)
         Å.
 

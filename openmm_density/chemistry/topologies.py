@@ -12,13 +12,7 @@ from ..errors import InputError
 
 
 def openmm_topology(topology: Any) -> Topology:
-    """Return a topology as OpenMM's, also one of mdtraj.
-
-    Raises
-    ------
-    InputError
-        If it is neither.
-    """
+    """Return a topology as OpenMM's, also one of mdtraj."""
     # An object of mdtraj's comes from a process that has imported it, which takes others a while.
     mdtraj = sys.modules.get("mdtraj")
     if mdtraj is not None and isinstance(topology, mdtraj.Topology):

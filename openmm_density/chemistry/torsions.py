@@ -34,11 +34,6 @@ def torsion_angles(positions: np.ndarray, torsions: np.ndarray) -> np.ndarray:
 def peptide_torsions(topology: app.Topology) -> np.ndarray:
     """Return the atoms Cα, C, N, Cα of every peptide bond (CH3 in place of a cap's Cα).
 
-    Parameters
-    ----------
-    topology : openmm.app.Topology
-        Peptide bonds are found by its bonds between an atom C and an atom N of another residue.
-
     Returns
     -------
     np.ndarray of int64, shape (P, 4)

@@ -32,19 +32,7 @@ def is_mtz(path: str) -> bool:
 
 
 def check_of_amplitudes(path: str, options: Mapping[str, Any]) -> None:
-    """Refuse what is asked of measured amplitudes beside a map.
-
-    Parameters
-    ----------
-    path : str
-        Of the file in place of a map.
-    options : mapping
-        Those of the command, by name.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse what is asked of measured amplitudes beside a map."""
     if is_mtz(path):
         return
     for name in _OF_AMPLITUDES:
@@ -63,19 +51,6 @@ def takes_amplitudes(path: str, columns: Sequence[str] | None, rather_than_map: 
     """Return whether a file is an MTZ file whose measured amplitudes are used: where no columns of a map are named.
 
     One that is not there is left to those who read it.
-
-    Parameters
-    ----------
-    path : str
-    columns : (str, str), optional
-        Labels of map coefficients that were asked for.
-    rather_than_map : bool
-        Whether amplitudes come before map coefficients of a usual name where the file has both.
-
-    Raises
-    ------
-    InputError
-        If it is no MTZ file, whatever its name says.
     """
     file = Path(path)
     if columns is not None or not is_mtz(path) or not file.is_file():

@@ -133,13 +133,7 @@ def add_dictionary(parser: argparse.ArgumentParser) -> None:
 
 
 def number(text: str) -> float:
-    """Return the number that a text is.
-
-    Raises
-    ------
-    argparse.ArgumentTypeError
-        If it is none.
-    """
+    """Return the number that a text is."""
     try:
         return float(text)
     except ValueError:
@@ -147,13 +141,7 @@ def number(text: str) -> float:
 
 
 def whole_number(text: str) -> int:
-    """Return the whole number that a text is, no larger than OpenMM counts.
-
-    Raises
-    ------
-    argparse.ArgumentTypeError
-        If it is none, or larger.
-    """
+    """Return the whole number that a text is, no larger than OpenMM counts."""
     try:
         whole = int(text)
     except ValueError:

@@ -95,13 +95,7 @@ def _add_workers(parser: argparse._ArgumentGroup) -> None:
 
 
 def jobs_asked(options: argparse.Namespace) -> list[Job]:
-    """Return the jobs that the arguments ask for.
-
-    Raises
-    ------
-    InputError
-        If something is missing, or given twice, or a file is not there.
-    """
+    """Return the jobs that the arguments ask for."""
     _check_complete(options)
     words = fit_words(options)
     if options.table is not None:

@@ -16,18 +16,7 @@ from ..fitting.output.results import COMMAND
 def write_command(
     folder: Path, options: Mapping[str, Any], files: Sequence[str], others: Sequence[Path] = ()
 ) -> None:
-    """Write the options of a command, with a digest of each file that it reads.
-
-    Parameters
-    ----------
-    folder : path
-    options : mapping
-        Plain values by name.
-    files : sequence of str
-        The names among the options that hold a path, or a list of paths.
-    others : sequence of Path
-        Files that it reads besides.
-    """
+    """Write the options of a command, with a digest of each file that it reads."""
     options = dict(options)
     for name in files:
         paths = options[name] if isinstance(options[name], list) else [options[name]]
@@ -40,21 +29,7 @@ def write_command(
 def read_command(
     folder: Path, files: Sequence[str], others: Callable[[Mapping[str, Any]], Sequence[Path]]
 ) -> dict[str, Any]:
-    """Return the options that `write_command` wrote.
-
-    Parameters
-    ----------
-    folder : path
-    files : sequence of str
-        The names among the options that hold a path, or a list of paths.
-    others : callable
-        Names the files that a command with such options reads besides.
-
-    Raises
-    ------
-    InputError
-        If they cannot be read, or a file that was read then has changed since, or is one that was not read then.
-    """
+    """Return the options that `write_command` wrote."""
     try:
         written = json.loads((folder / COMMAND).read_text(encoding="utf-8"))
         options, digests = written["options"], written["sha256"]

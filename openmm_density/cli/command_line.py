@@ -23,19 +23,7 @@ def command_line(
     command: str = "fit",
     output_option: str = "output",
 ) -> str:
-    """Return a command with all options that differ from their defaults.
-
-    Parameters
-    ----------
-    options, defaults : mapping
-        Values by name.
-    output : str
-        Where its results go.
-    command : str
-        One that takes a model, a map and, of a map, a resolution.
-    output_option : str
-        The name of the option that says where.
-    """
+    """Return a command with all options that differ from their defaults."""
     words = [PROGRAM, command, str(options["model"]), str(options["map"])]
     if options["resolution"] is not None:  # amplitudes have one of their own
         words += ["--resolution", f"{options['resolution']:g}"]
@@ -46,14 +34,7 @@ def command_line(
 
 
 def option_words(name: str, value: Any) -> Iterator[str]:
-    """Yield an option with its value as a user types it, a list's as often as it has entries.
-
-    Parameters
-    ----------
-    name : str
-        In the namespace of the parser.
-    value : object
-    """
+    """Yield an option with its value as a user types it, a list's as often as it has entries."""
     option = spelled(name)
     if value is True:
         yield option

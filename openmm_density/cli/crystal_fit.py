@@ -93,13 +93,7 @@ def run_crystal(options: FitOptions, display: Display | None = None) -> int:
 
 
 def check_new_crystal(options: FitOptions) -> None:
-    """Refuse the options of a new fit to amplitudes that cannot be right, whatever its files hold.
-
-    Raises
-    ------
-    InputError
-        If something is missing, a file is not there, or an option is of maps.
-    """
+    """Refuse the options of a new fit to amplitudes that cannot be right, whatever its files hold."""
     files, given, alone = options.files, options.by_name(), defaults()
     for name in ("model", "map"):
         if getattr(files, name) is None:

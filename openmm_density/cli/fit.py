@@ -45,14 +45,7 @@ def add_parser(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace, display: Display | None = None) -> int:
-    """Run a fit, or resume one; return the exit status.
-
-    Parameters
-    ----------
-    options : argparse.Namespace
-    display : Display, optional
-        What shows its progress: by default a terminal, where there is one.
-    """
+    """Run a fit, or resume one; return the exit status."""
     asked = FitOptions.of(vars(options))
     if is_of_amplitudes(asked):
         from .crystal_fit import run_crystal
@@ -222,13 +215,7 @@ def _flexible_fit(
 
 
 def _crystal_mates(record: FitRecord, model: Model, density_map: DensityMap) -> CrystalMates | None:
-    """Return the copies of the model in the crystal that take part in the fit, by default where file and map name one.
-
-    Raises
-    ------
-    InputError
-        If they are asked for, and cannot.
-    """
+    """Return the copies of the model in the crystal that take part in the fit, by default where file and map name one."""
     from ..validation.crystal_mates import crystal_mates
 
     options, decided = record.options, record.findings.crystal_mates

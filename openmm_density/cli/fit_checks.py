@@ -17,24 +17,13 @@ FINE = 2.0
 
 
 def check_new(options: FitOptions) -> None:
-    """Refuse the options of a new fit that cannot be right.
-
-    Raises
-    ------
-    InputError
-        If something is missing, a file is not there, a value is impossible or a name not known, or the folder is not free.
-    """
+    """Refuse the options of a new fit that cannot be right."""
     check_asked(options)
     _check_folder(options)
 
 
 def check_asked(options: FitOptions) -> None:
-    """Refuse the same, but whatever the folder holds.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse the same, but whatever the folder holds."""
     _check_complete(options)
     files = options.files
     check_halves(files.half_map)
@@ -65,23 +54,13 @@ def check_asked(options: FitOptions) -> None:
 
 
 def check_resumed(options: FitOptions) -> None:
-    """Refuse options beside ``--resume``, and folders that hold nothing to resume.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse options beside ``--resume``, and folders that hold nothing to resume."""
     check_resumed_options(options)
     _check_folder(options)
 
 
 def check_resumed_options(options: FitOptions) -> None:
-    """Refuse options beside ``--resume``.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse options beside ``--resume``."""
     alone = defaults()
     also = ("resume", "allow_scripts", "explain_time")
     given = [name for name, value in options.by_name().items() if value != alone[name] and name not in also]
@@ -134,12 +113,7 @@ _NO_ENSEMBLE = (
 
 
 def check_values(options: FitOptions) -> None:
-    """Let those who use the values look at them, as far as they need neither model nor map for it.
-
-    Raises
-    ------
-    InputError
-    """
+    """Let those who use the values look at them, as far as they need neither model nor map for it."""
     from ..energies.measures import measure_named
     from ..energies.selection_syntax import check_selection
     from ..energies.weight_names import check_weights_name

@@ -71,20 +71,7 @@ class FitRecord:
 
     @classmethod
     def read(cls, folder: Path, now: FitOptions) -> FitRecord:
-        """Return that of a fit that was interrupted.
-
-        Parameters
-        ----------
-        folder : Path
-            Where it keeps its states.
-        now : FitOptions
-            Those of the command that resumes it, which allow scripts or do not.
-
-        Raises
-        ------
-        InputError
-            If it cannot be read, or a file that the fit read has changed since.
-        """
+        """Return that of a fit that was interrupted."""
         written = read_command(folder, _FILES, read_force_field_files)
         # An option that an earlier version did not know has its default.
         kept = {

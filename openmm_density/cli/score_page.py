@@ -44,24 +44,7 @@ def score_page(
     command: str,
     halves: Mapping[str, Any] | None = None,
 ) -> Page:
-    """Return the page of a model alone.
-
-    Parameters
-    ----------
-    model : ShownModel
-    density_map : DensityMap
-    report : mapping
-        Of `openmm_density.validation.model_report.report`.
-    names : (str, str)
-        What model and map are called.
-    warnings : sequence of str
-        What is suspect in them.
-    versions : mapping of str to str
-    command : str
-        That was given, as one would type it again.
-    halves : mapping, optional
-        The ``half_map_fsc``, ``half_map_resolution`` and ``half_map_falls`` of `ScoreReport.found`.
-    """
+    """Return the page of a model alone."""
     rows = [
         {**row, "correlation_final": row["correlation"], "q_score_final": row["q_score"]}
         for row in report["residues"]

@@ -109,13 +109,7 @@ class ScoreReport:
             line.append(f"FSC {crossing}")
 
     def add_half_map_fsc(self, halves: Sequence[DensityMap]) -> None:
-        """Add the Fourier shell correlation of two half maps around the last frame.
-
-        Raises
-        ------
-        InputError
-            If they are no halves, or those of another map.
-        """
+        """Add the Fourier shell correlation of two half maps around the last frame."""
         check_half_maps(*halves)
         check_halves_of_map(*halves, self._map, self._resolution)
         curve = half_map_fsc(*halves, self._last)

@@ -38,10 +38,6 @@ def residue_rows(
 
     Parameters
     ----------
-    topology : mdtraj.Topology
-        Of R residues.
-    labels : sequence of str
-        Their names.
     columns : mapping of str to ndarray, shape (R,)
         Values under "CC" and "Q"; NaN where there is none.
 
@@ -99,20 +95,7 @@ def warnings_about(
     rows: Sequence[Mapping[str, Any]],
     checks: MapChecks,
 ) -> list[str]:
-    """Return a sentence for each sign that model and map do not belong together as they are, or that a part is wrong.
-
-    Parameters
-    ----------
-    trajectory : mdtraj.Trajectory
-        Its last frame is examined.
-    density_map : DensityMap
-    cc : float
-        Its correlation.
-    rows : sequence of mapping
-        From `residue_rows`, for that frame.
-    checks : MapChecks
-        Of the map with that frame; a low correlation that a finding explains is not warned of again.
-    """
+    """Return a sentence for each sign that model and map do not belong together as they are, or that a part is wrong."""
     return [
         *_overall_warnings(trajectory, density_map, cc, checks),
         *_unknown_warning(rows),

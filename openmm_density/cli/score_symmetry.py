@@ -19,18 +19,8 @@ def assembly_figures(word: str, path: str, density_map: DensityMap, resolution: 
 
     Parameters
     ----------
-    word : str
-        As `openmm_density.symmetry.parse_symmetry` reads.
-    path : str
-        A model of one unit or all copies.
-    density_map : DensityMap
     resolution : float
         Å.
-
-    Raises
-    ------
-    InputError
-        See `openmm_density.symmetry.find_assembly`.
     """
     from ..models.structures import read_model
     from ..symmetry import find_assembly, parse_symmetry

@@ -197,13 +197,7 @@ class CrystalFit:
             return Cycle.of(0, phased_model(Path(self.settings.model), self.reflections))
 
     def _carry_out(self, cycles: list[Cycle], listener: Listener) -> list[str]:
-        """Append cycle by cycle; return a sentence where one came to no end.
-
-        Raises
-        ------
-        Interrupted
-            After SIGINT or SIGTERM.
-        """
+        """Append cycle by cycle; return a sentence where one came to no end."""
         path = Path(self.settings.model)
         for number in range(1, self.settings.cycles + 1):
             arguments = self.settings, self.folder, number, path, self.reflections, listener

@@ -145,25 +145,7 @@ def carry_out(
     reflections: Reflections,
     listener: Listener,
 ) -> Cycle:
-    """Return a cycle: carried out, gone on with, or read where it has come to its end.
-
-    Parameters
-    ----------
-    settings : CrystalSettings
-    folder : Path
-        Of the whole fit.
-    number : int
-        From 1.
-    model_path : Path
-        The model that the phases are of, and that the fit begins from.
-    reflections : Reflections
-    listener : Listener
-
-    Raises
-    ------
-    Interrupted
-        After SIGINT or SIGTERM.
-    """
+    """Return a cycle: carried out, gone on with, or read where it has come to its end."""
     done = finished_cycle(folder, number)
     if done is not None:
         return done

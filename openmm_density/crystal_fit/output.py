@@ -85,18 +85,7 @@ def write_crystal(
     reflections: Reflections,
     course: Course,
 ) -> CrystalResult:
-    """Write the results of a fit: the files of the best cycle, with a summary, a report and a Table 1 of the whole fit.
-
-    Parameters
-    ----------
-    folder : Path
-        With the folders of the cycles.
-    settings : CrystalSettings
-    cycles : sequence of Cycle
-        The start, then each cycle that has come to its end.
-    reflections : Reflections
-    course : Course
-    """
+    """Write the results of a fit: the files of the best cycle, with a summary, a report and a Table 1 of the whole fit."""
     # Whatever no part of it counts is writing.
     with course.stopwatch.part("writing"):
         return _written(folder, settings, cycles, reflections, course)

@@ -18,12 +18,7 @@ MOST_CYCLES = 99
 
 
 def check_cycles(cycles: int) -> None:
-    """Refuse a number of cycles that a fit cannot have.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse a number of cycles that a fit cannot have."""
     if not isinstance(cycles, int) or not 1 <= cycles <= MOST_CYCLES:
         raise InputError(
             f"must be a whole number from 1 to {MOST_CYCLES}",
@@ -34,13 +29,7 @@ def check_cycles(cycles: int) -> None:
 
 
 def cycle_protocol(steps: int = STEPS) -> Protocol:
-    """Return the protocol of one cycle: drawn into the density at room temperature, then cooled at full strength.
-
-    Parameters
-    ----------
-    steps : int
-        Of all its stages.
-    """
+    """Return the protocol of one cycle: drawn into the density at room temperature, then cooled at full strength."""
     settle, draw, hold = round(0.1 * steps), round(0.2 * steps), round(0.2 * steps)
     staggered = checked_restraints((*DEFAULT_STAGE_RESTRAINTS, "rotamers"))
     return Protocol(

@@ -44,16 +44,10 @@ def minimized(
 
     Parameters
     ----------
-    evaluate : callable
-        Returns the energy and its gradient.
     x : np.ndarray, shape (N,)
         From where.
     curvature : np.ndarray, shape (N,)
         About the second derivative by each variable, positive: what the variables are scaled by.
-    iterations : int
-        At most.
-    longest : float
-        That a variable moves in one iteration.
     """
     scale = np.sqrt(curvature)
     energy, gradient = evaluate(x)

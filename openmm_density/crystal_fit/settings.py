@@ -56,13 +56,7 @@ class CrystalSettings:
     command: str | None = field(default=None, compare=False)
 
     def reflections(self) -> Reflections:
-        """Return the data with free flags, up to the resolution.
-
-        Raises
-        ------
-        InputError
-            If they cannot be used, have no free flags where none are to be made, or no free reflection up to the resolution.
-        """
+        """Return the data with free flags, up to the resolution."""
         columns = self.amplitudes, self.free_flags, self.free_value
         found = read_reflections(self.data, *columns, without_alike=self.make_free_flags)
         if found.free is not None and self.make_free_flags:
@@ -116,13 +110,7 @@ class CrystalSettings:
 
     @classmethod
     def read(cls, folder: Path) -> CrystalSettings:
-        """Return the settings that a folder records.
-
-        Raises
-        ------
-        InputError
-            If they cannot be read, or model or data have changed since.
-        """
+        """Return the settings that a folder records."""
         path = folder / CRYSTAL_SETTINGS
         try:
             found = json.loads(path.read_text(encoding="utf-8"))

@@ -117,23 +117,7 @@ class ModelsInMap:
 def tell_of_whole_run(
     summary: dict[str, Any], first: Mapping[str, Any], number: int, shown: ModelsInMap
 ) -> list[Stretch]:
-    """Make the summary of the best cycle's fit one of the whole run, from the model that was given.
-
-    Parameters
-    ----------
-    summary : dict
-        Of the best cycle's fit; it is changed.
-    first : mapping
-        That of the first cycle's.
-    number : int
-        Of the best cycle.
-    shown : ModelsInMap
-
-    Returns
-    -------
-    list of Stretch
-        Where the result is not to be believed, the worst first.
-    """
+    """Make the summary of the best cycle's fit one of the whole run, from the model that was given."""
     summary |= {name: first[name] for name in _OF_START}
     summary |= _of_map(shown) | overall_measures(shown.reports) | _changes(shown)
     residues = _residues(summary["residues"], first["residues"], shown)
@@ -162,17 +146,7 @@ def _notes(summary: Mapping[str, Any], first: Mapping[str, Any], number: int) ->
 def times_of_run(
     summaries: Sequence[Mapping[str, Any]], cycles: Sequence[Cycle], others: Mapping[str, float]
 ) -> dict[str, Any]:
-    """Return what ``summary.json`` says of the time of all cycles, and of what came before, between and after them.
-
-    Parameters
-    ----------
-    summaries : sequence of mapping
-        Of the fits of the cycles.
-    cycles : sequence of Cycle
-        The start, then each cycle.
-    others : mapping of str to float
-        Seconds by part that no cycle has counted.
-    """
+    """Return what ``summary.json`` says of the time of all cycles, and of what came before, between and after them."""
     parts = dict(others)
     for summary, cycle in zip(summaries, cycles[1:], strict=True):
         for part, spent in summary["seconds_by_part"].items():

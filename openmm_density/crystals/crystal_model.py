@@ -45,10 +45,6 @@ def check_same_crystal(structure: gemmi.Structure, reflections: Reflections, pat
     """Refuse a model whose cell or space group is not that of the data; one that names neither may be in any.
 
     P 1 in no cell (``CRYST1`` of 1 Å, as models of cryo-EM have it) names neither.
-
-    Raises
-    ------
-    InputError
     """
     mine, theirs = structure.cell, reflections.cell
     if mine.is_crystal():

@@ -27,21 +27,10 @@ def free_reflections(
     ----------
     flags : np.ndarray, shape (N,)
         Whole numbers.
-    path : Path
-    label : str
-        Of the column, for messages.
-    value : int, optional
-        The one that means free, where the user says so.
 
     Returns
     -------
     free : np.ndarray of bool, shape (N,)
-    sentence : str
-
-    Raises
-    ------
-    InputError
-        If all flags are alike, none has the value that means free, or it is not that of a small part.
     """
     values, counts = np.unique(flags, return_counts=True)
     if len(values) < 2:
@@ -87,7 +76,6 @@ def made_flags(hkl: np.ndarray, seed: int = 0) -> np.ndarray:
     ----------
     hkl : np.ndarray of int, shape (N, 3)
         Unique under the symmetry.
-    seed : int
     """
     order = np.lexsort(hkl.T[::-1])
     free = np.zeros(len(hkl), dtype=bool)

@@ -52,13 +52,7 @@ class MeasuredColumns:
 
 
 def types_of(mtz: gemmi.Mtz, path: Path) -> dict[str, str]:
-    """Return the type of each column by its label.
-
-    Raises
-    ------
-    InputError
-        If labels are no text.
-    """
+    """Return the type of each column by its label."""
     try:
         return {column.label: column.type for column in mtz.columns}
     except (RuntimeError, ValueError, TypeError):
@@ -73,20 +67,7 @@ def holds_amplitudes(mtz: gemmi.Mtz, path: Path) -> bool:
 
 
 def measured_columns(mtz: gemmi.Mtz, path: Path, chosen: Sequence[str] | None = None) -> MeasuredColumns:
-    """Return the columns of measured values: the usual ones, amplitudes before intensities, or those chosen.
-
-    Parameters
-    ----------
-    mtz : gemmi.Mtz
-    path : Path
-    chosen : (str, str), optional
-        The label of the values and that of their standard deviations.
-
-    Raises
-    ------
-    InputError
-        If there are none, or those chosen hold something else.
-    """
+    """Return the columns of measured values: the usual ones, amplitudes before intensities, or those chosen."""
     types = types_of(mtz, path)
     available = ", ".join(f"{label} ({kind})" for label, kind in types.items())
     if chosen is None:
@@ -119,13 +100,7 @@ def measured_columns(mtz: gemmi.Mtz, path: Path, chosen: Sequence[str] | None = 
 
 
 def free_column(mtz: gemmi.Mtz, path: Path, chosen: str | None = None) -> str | None:
-    """Return the label of the free flags; None where there are none.
-
-    Raises
-    ------
-    InputError
-        If the one that is chosen is not there, or holds no whole numbers.
-    """
+    """Return the label of the free flags; None where there are none."""
     types = types_of(mtz, path)
     if chosen is not None:
         if types.get(chosen) != "I":

@@ -77,8 +77,6 @@ def r_factors(
     measured, calculated : np.ndarray, shape (N,)
     free : np.ndarray of bool, shape (N,)
     inverse_d2 : np.ndarray, shape (N,)
-    n_shells : int
-        At most; there are at least 100 reflections in each.
     """
     order = np.argsort(-1 / inverse_d2, kind="stable")
     parts = np.array_split(order, int(np.clip(len(order) // 100, 1, n_shells)))
@@ -113,7 +111,6 @@ def error_of_r_free(r_free: float | None, n_free: int) -> float | None:
     ----------
     r_free : float, optional
         None without free reflections.
-    n_free : int
     """
     return r_free / math.sqrt(n_free) if r_free is not None and n_free else None
 

@@ -29,18 +29,7 @@ FREE_COLUMN = "R-free-flags"
 
 
 def read_crystal(path: str | os.PathLike[str]) -> gemmi.Structure:
-    """Return the first model of a file, which names the crystal that it is in.
-
-    Parameters
-    ----------
-    path : path-like
-        PDB or mmCIF.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read, or names no cell or space group.
-    """
+    """Return the first model of a file, which names the crystal that it is in."""
     path = Path(path)
     structure = read_structure(path)
     cell = structure.cell
@@ -72,20 +61,8 @@ def simulated_reflections(
 
     Parameters
     ----------
-    structure : gemmi.Structure
-        From `read_crystal`; all its atoms by their occupancies and B factors, with X-ray form factors.
     resolution : float
         Å.
-    noise : float
-        Root mean square of a complex error beside each structure factor (of centric ones along their phase), in that of the
-        structure factors of its resolution. No model explains it: the R factors of the true model are about .65 of it.
-    seed : int
-        Of the errors and the free flags.
-
-    Raises
-    ------
-    InputError
-        If there are too few or too many reflections.
     """
     cell, group = structure.cell, gemmi.SpaceGroup(structure.spacegroup_hm)
     # The half sphere of indices, shared by the operators of the point group.
@@ -120,13 +97,7 @@ def simulated_reflections(
 
 
 def write_reflections(reflections: Reflections, path: str | os.PathLike[str]) -> None:
-    """Write amplitudes, deviations and free flags (1 is free) as an MTZ file, with Phenix' labels.
-
-    Parameters
-    ----------
-    reflections : Reflections
-    path : path-like
-    """
+    """Write amplitudes, deviations and free flags (1 is free) as an MTZ file, with Phenix' labels."""
     mtz = gemmi.Mtz(with_base=True)
     mtz.spacegroup = reflections.space_group
     mtz.set_cell_for_all(reflections.cell)

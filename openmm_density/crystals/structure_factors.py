@@ -34,8 +34,6 @@ def calculated(structure: gemmi.Structure, hkl: np.ndarray, resolution: float) -
 
     Parameters
     ----------
-    structure : gemmi.Structure
-        In its cell, from `crystal_structure`.
     hkl : np.ndarray of int32, shape (N, 3)
     resolution : float
         Of the finest of these, in Å.

@@ -84,10 +84,6 @@ class UnitCellGrid:
         Parameters
         ----------
         derivative : np.ndarray of complex, shape (M,)
-
-        Returns
-        -------
-        np.ndarray of float32, shape (nz, ny, nx)
         """
         each = 0.5 * self._volume * np.tile(derivative.conj(), self._sum[0]) * self._factor
         size = int(np.prod(self._half))

@@ -19,10 +19,6 @@ def wilson_b(reflections: Reflections) -> float | None:
 
     The logarithm of ⟨F²/ε⟩/Σf² falls along -B/(2d²) (Wilson, Nature 1942, 150, 152); a line is drawn through its means in
     shells from 4 Å to the end of the data.
-
-    Parameters
-    ----------
-    reflections : Reflections
     """
     inverse_d2 = reflections.inverse_d2
     chosen = np.flatnonzero(inverse_d2 >= COARSEST**-2)

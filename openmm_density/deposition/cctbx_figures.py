@@ -26,11 +26,6 @@ def has_cctbx() -> bool:
 def cctbx_figures(path: str | os.PathLike[str]) -> dict[str, Any] | None:
     """Return MolProbity's figures of a model, by cctbx.
 
-    Parameters
-    ----------
-    path : path-like
-        PDB or mmCIF.
-
     Returns
     -------
     dict or None

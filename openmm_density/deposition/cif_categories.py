@@ -26,14 +26,8 @@ def add_refinement(path: Path, known: TableInput, b_factors: np.ndarray, measure
 
     Parameters
     ----------
-    path : Path
-        The file; it is replaced.
-    known : TableInput
-        Of the model in it.
     b_factors : np.ndarray, shape (N,)
         Of the atoms but hydrogens, in Å².
-    measure : str
-        What was maximised.
     """
     document = read_cif(path)
     block = next(block for block in document if block.find_loop("_atom_site.Cartn_x"))

@@ -25,18 +25,7 @@ def kind_of(residue: app.topology.Residue) -> str:
 
 
 def composition(topology: app.Topology) -> dict[str, Any]:
-    """Return how many there are of what.
-
-    Parameters
-    ----------
-    topology : openmm.app.Topology
-
-    Returns
-    -------
-    dict
-        ``chains`` (by their ids), ``atoms`` (without hydrogens), ``hydrogens``, ``protein``, ``nucleotide``, ``ligand`` and
-        ``water`` (residues), and ``ligands`` (how many by their names).
-    """
+    """Return how many there are of what."""
     kinds = Counter(map(kind_of, topology.residues()))
     hydrogens = sum(map(is_hydrogen, topology.atoms()))
     ligands = Counter(residue.name for residue in topology.residues() if kind_of(residue) == "ligand")

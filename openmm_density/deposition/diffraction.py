@@ -99,11 +99,8 @@ def crystal_of(density_map: DensityMap, cell: Sequence[float] | None, space_grou
 
     Parameters
     ----------
-    density_map : DensityMap
     cell : sequence of float, optional
         The model's. That of a map that is a whole cell is taken where it is None.
-    space_group : str
-        The model's; that of the map is taken where it is empty.
     """
     if density_map.space_group is None:
         return None
@@ -112,12 +109,7 @@ def crystal_of(density_map: DensityMap, cell: Sequence[float] | None, space_grou
 
 
 def diffraction_figures(phased: Phased) -> DiffractionFigures:
-    """Return what is known of measured amplitudes to which a model gave phases.
-
-    Parameters
-    ----------
-    phased : openmm_density.crystals.Phased
-    """
+    """Return what is known of measured amplitudes to which a model gave phases."""
     shells = phased.r_factors.shells
     finest = shells[-1].coarsest ** -2 * (1 - 1e-9)
     return DiffractionFigures(

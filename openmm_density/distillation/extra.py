@@ -13,20 +13,7 @@ INSTALL = 'pip install "openmm-density[ligands]"'
 
 
 def imported(module: str, purpose: str) -> ModuleType:
-    """Import a module of RDKit, tblite or safetensors.
-
-    Parameters
-    ----------
-    module : str
-        Its full name.
-    purpose : str
-        What needs it, to begin the error with.
-
-    Raises
-    ------
-    InputError
-        If it is not installed, or cannot be loaded.
-    """
+    """Import a module of RDKit, tblite or safetensors."""
     try:
         return import_module(module)
     except (ImportError, OSError) as error:

@@ -34,20 +34,7 @@ Forces = Callable[[np.ndarray], np.ndarray]
 
 
 def conformers(molecule: Mol, most: int, seed: int) -> np.ndarray:
-    """Return geometries of RDKit's ETKDG in nm, relaxed by its force field, shape (C, n, 3); the first is the molecule's own.
-
-    Parameters
-    ----------
-    molecule : Mol
-        With hydrogens and one set of positions.
-    most : int
-        How many are tried; the rings of some molecules allow few.
-    seed : int
-
-    Raises
-    ------
-    KeyboardInterrupt
-    """
+    """Return geometries of RDKit's ETKDG in nm, relaxed by its force field, shape (C, n, 3); the first is the molecule's own."""
     from rdkit import Chem
     from rdkit.Chem import AllChem
 
@@ -75,13 +62,10 @@ def normal_mode_displacements(
 
     Parameters
     ----------
-    springs : Springs
-        Their Hessian is that of the modes.
     positions : ndarray, shape (n, 3)
         nm.
     temperatures : ndarray, shape (B,)
         K, of each.
-    seed : int
     """
     constants, modes = np.linalg.eigh(springs.hessian(positions))
     # Six modes move and turn the whole molecule, which no energy depends on.
@@ -111,9 +95,6 @@ def dynamics(
     start : ndarray, shape (B, n, 3)
     temperatures : ndarray, shape (B,)
         K.
-    n_steps, every : int
-        Steps, and those between two geometries that are kept.
-    seed : int
     is_sound : callable
         Which of (B, n, 3) are whole molecules: `Soundness`.
 
@@ -182,10 +163,7 @@ def relaxed(forces: Forces, start: np.ndarray, n_steps: int) -> np.ndarray:
 
     Parameters
     ----------
-    forces : callable
-        As for `dynamics`.
     start : ndarray, shape (B, n, 3)
-    n_steps : int
     """
     positions, velocities = start.copy(), np.zeros_like(start)
     count = len(start)

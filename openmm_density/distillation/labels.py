@@ -109,8 +109,6 @@ class Labeller:
         ----------
         positions : ndarray, shape (M, n, 3)
             nm.
-        tell : callable, optional
-            Called with the number of those that are done.
         """
         m, n, _ = positions.shape
         energies, forces, charges = np.full(m, np.nan), np.zeros((m, n, 3)), np.zeros((m, n))

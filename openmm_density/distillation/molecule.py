@@ -106,12 +106,7 @@ def ligand_of(molecule: Mol) -> Ligand:
 
 
 def check_molecule(molecule: Mol, source: str) -> None:
-    """Refuse what is more than one molecule, ambiguous, or nothing that the teacher can have here.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse what is more than one molecule, ambiguous, or nothing that the teacher can have here."""
     from rdkit import Chem
 
     pieces = len(Chem.GetMolFrags(molecule))

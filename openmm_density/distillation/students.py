@@ -113,19 +113,7 @@ class Student:
         batch: int,
         tell: Callable[[int], None] | None = None,
     ) -> float:
-        """Train for some steps, with a rate that falls to nothing along half a cosine; return the mean loss of the last of them.
-
-        Parameters
-        ----------
-        data : TrainingData
-        n_steps : int
-        rate : float
-            The highest.
-        batch : int
-            Geometries of a step.
-        tell : callable, optional
-            Called with the step.
-        """
+        """Train for some steps, with a rate that falls to nothing along half a cosine; return the mean loss of the last of them."""
         # Around the origin, where float32 has most digits.
         positions = torch.as_tensor(data.positions - data.positions.mean(1, keepdims=True))
         energies, forces = torch.as_tensor(data.energies), torch.as_tensor(data.forces)

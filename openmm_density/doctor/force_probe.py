@@ -18,20 +18,7 @@ PROBE_ATOMS = 64
 
 
 def probe(backend: str, platform_name: str) -> dict[str, Any]:
-    """Try one way of adding a force on one platform, in this process, which may not outlive it.
-
-    Parameters
-    ----------
-    backend : str
-        One of `openmm_density.energies.forces.BACKENDS`.
-    platform_name : str
-        OpenMM's name of the platform.
-
-    Returns
-    -------
-    dict
-        ``made`` (whether `create_force` makes a force) and the fields of `Probe`.
-    """
+    """Try one way of adding a force on one platform, in this process, which may not outlive it."""
     strength = 3.0
     try:
         force = create_force(

@@ -16,13 +16,7 @@ from .diagnosis import GpuKernel
 
 
 def probe_gpu() -> Iterator[GpuKernel]:
-    """Try every operator on the GPU, in this process, and compare with the CPU.
-
-    Yields
-    ------
-    GpuKernel
-        As each is done.
-    """
+    """Try every operator on the GPU, in this process, and compare with the CPU."""
     for name, call in gpu_calls().items():
         expected = call(torch.device("cpu"))
         problem = None
@@ -41,13 +35,7 @@ def probe_gpu() -> Iterator[GpuKernel]:
 
 
 def gpu_calls() -> dict[str, Callable[[torch.device], tuple[torch.Tensor, ...]]]:
-    """Return a small evaluation of every operator: the ``example.py`` of each folder of `openmm_density.kernels`.
-
-    Returns
-    -------
-    dict of str to callable
-        By the operator's name; each takes the device, and returns the operator's results there.
-    """
+    """Return a small evaluation of every operator: the ``example.py`` of each folder of `openmm_density.kernels`."""
     found: dict[str, Example] = {}
     for folder in operator_folders():
         found |= import_module(f"openmm_density.kernels.{folder}.example").examples()

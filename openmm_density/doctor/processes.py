@@ -16,24 +16,7 @@ from .progress import Doing
 def probe_platform(
     name: str, backends: Sequence[str], timeout: float, doing: Doing
 ) -> list[tuple[bool, Probe]]:
-    """Try ways of adding a force on one platform.
-
-    Parameters
-    ----------
-    name : str
-        OpenMM's name of the platform.
-    backends : sequence of str
-        See `openmm_density.energies.forces.BACKENDS`.
-    timeout : float
-        Seconds that each process may take.
-    doing : Doing
-        Told of each process.
-
-    Returns
-    -------
-    list of (bool, Probe)
-        For each backend whether a force can be made at all, and what was found.
-    """
+    """Try ways of adding a force on one platform."""
     found: list[tuple[bool, Probe]] = []
     while len(found) < len(backends):
         left = backends[len(found) :]
@@ -48,20 +31,7 @@ def probe_platform(
 
 
 def probe_gpu_kernels(timeout: float, doing: Doing) -> list[GpuKernel]:
-    """Try the operators on the GPU in one process: an error there ends all use of the GPU.
-
-    Parameters
-    ----------
-    timeout : float
-        Seconds that it may take.
-    doing : Doing
-        Told of it.
-
-    Returns
-    -------
-    list of GpuKernel
-        For every operator.
-    """
+    """Try the operators on the GPU in one process: an error there ends all use of the GPU."""
     with doing("trying the kernels on the GPU"):
         lines, problem = _output_of(["--probe-gpu"], timeout)
     kernels = [GpuKernel(**json.loads(line)) for line in lines if line.startswith('{"operator"')]

@@ -17,18 +17,7 @@ _COMPILER = "a C++ compiler (apt-get install g++; conda install cxx-compiler)"
 
 
 def remedies(diagnosis: Diagnosis) -> Iterator[str]:
-    """Yield what to do about everything that fails.
-
-    Parameters
-    ----------
-    diagnosis : Diagnosis
-        Its own remedies are not looked at.
-
-    Yields
-    ------
-    str
-        A sentence, the most important first.
-    """
+    """Yield what to do about everything that fails."""
     yield from _of_backends(diagnosis)
     yield from _of_packages(diagnosis)
     yield from _of_platforms(diagnosis)

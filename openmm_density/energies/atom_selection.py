@@ -22,21 +22,9 @@ _HALIDES = frozenset(("F", "Cl", "Br", "I"))
 def select_atoms(topology: Topology, atoms: Any) -> np.ndarray:
     """Return the indices of the atoms that a selection names, in its order.
 
-    Parameters
-    ----------
-    topology : openmm.app.Topology
-        Of N particles.
-    atoms : str or array_like
-        "heavy" (no hydrogens, water or single ions), "all", an mdtraj selection, N booleans, or indices.
-
     Returns
     -------
     np.ndarray of int64, shape (M,)
-
-    Raises
-    ------
-    InputError
-        If it names nothing, an atom twice, or one that does not exist.
     """
     n_particles = topology.getNumAtoms()
     if isinstance(atoms, str) and atoms == "all":

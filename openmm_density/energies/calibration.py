@@ -20,17 +20,7 @@ STRENGTH_BOUNDS = (5.0, 200.0)
 
 
 def strength_per_atom(strength: Any) -> float:
-    """Return the strength that a new Context starts with, in kJ/mol per fitted atom.
-
-    Parameters
-    ----------
-    strength : float, Quantity or "auto"
-
-    Raises
-    ------
-    InputError
-        If it is neither "auto" nor a finite number of at least 0.
-    """
+    """Return the strength that a new Context starts with, in kJ/mol per fitted atom."""
     if isinstance(strength, str):
         if strength != "auto":
             raise InputError(
@@ -68,8 +58,6 @@ def strength_from_forces(
         All forces on these atoms, the density's among them, in kJ/mol/nm.
     density_strength : float
         The total k in kJ/mol that the density has in these.
-    ratio : float
-        Density force over all other forces.
     bounds : tuple of float
         Least and largest k in kJ/mol per fitted atom.
     """
@@ -84,17 +72,9 @@ def check_numbers(what: str, found: np.ndarray, topology: Topology, atoms: np.nd
 
     Parameters
     ----------
-    what : str
-        What was found, for the message.
     found : np.ndarray, shape (M, 3)
-    topology : openmm.app.Topology
     atoms : np.ndarray of int, shape (M,), optional
         Of which atoms; of all by default.
-
-    Raises
-    ------
-    SimulationError
-        Naming the atoms of which something is not a number.
     """
     lost = np.flatnonzero(~np.isfinite(found).all(axis=1))
     if len(lost):

@@ -26,15 +26,8 @@ def positions_of_all(topology: Topology, positions: Any) -> np.ndarray:
 
     Parameters
     ----------
-    topology : openmm.app.Topology
-        Of N atoms.
     positions : Quantity or array_like (N, 3)
         In Å without a unit.
-
-    Raises
-    ------
-    InputError
-        If there are more or fewer, or some are not numbers.
     """
     positions = positions_in_angstrom(positions, topology.getNumAtoms())
     lost = np.flatnonzero(~np.isfinite(positions).all(axis=1))
@@ -89,11 +82,6 @@ def check_unit(bonds: np.ndarray, positions: np.ndarray) -> None:
         Pairs of bonded atoms; without any nothing is refused.
     positions : np.ndarray, shape (N, 3)
         Taken for Å.
-
-    Raises
-    ------
-    InputError
-        If the median of the bonds is shorter than any bond.
     """
     if not len(bonds):
         return

@@ -23,8 +23,6 @@ def contact_images(
 
     Parameters
     ----------
-    operators : SymmetryOperators
-        With the inverse of each.
     positions : np.ndarray, shape (N, 3)
         Å.
     cutoff : float
@@ -65,7 +63,6 @@ def mates_near(
 
     Parameters
     ----------
-    operators : SymmetryOperators
     positions : np.ndarray, shape (N, 3)
         Of the unit, Å.
     reach : float

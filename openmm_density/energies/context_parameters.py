@@ -36,15 +36,7 @@ def parameter_names(force: openmm.Force) -> list[str]:
 
 
 def warn_of_shared(system: openmm.System, parameter_name: str, to_come: int = 0) -> None:
-    """Warn where a density's parameter sets more than one force of a System.
-
-    Parameters
-    ----------
-    system : openmm.System
-    parameter_name : str
-    to_come : int
-        Forces with that parameter that are made for the System and not yet in it.
-    """
+    """Warn where a density's parameter sets more than one force of a System."""
     holders = [
         force for force in map(as_made, system.getForces()) if parameter_name in parameter_names(force)
     ]

@@ -83,27 +83,7 @@ def copy_parameter_names(fits: Sequence[DensityFit]) -> list[str]:
 def density_forces_of_copies(
     fits: Sequence[DensityFit], merged: MergedSystem, backend: str = "auto"
 ) -> list[openmm.Force]:
-    """Build the forces that pull each of some merged models into its map.
-
-    Parameters
-    ----------
-    fits : sequence of DensityFit
-        Of each System in its order, in the frame of its map: maps are moved with the models.
-    merged : MergedSystem
-        The Systems without their own density forces.
-    backend : str
-        See `DensityFit.create_force`. With ``CudaGraphForce`` it is one force, else one for each model.
-
-    Returns
-    -------
-    list of openmm.Force
-        To be added to ``merged.system``. Their parameters are `copy_parameter_names`, and start at the fits' own strengths.
-
-    Raises
-    ------
-    InputError
-        A fit is periodic, or not one of each System.
-    """
+    """Build the forces that pull each of some merged models into its map."""
     if len(fits) != len(merged) or any(fit.periodic for fit in fits):
         raise InputError(
             "must be one fit for each merged System, and not periodic",

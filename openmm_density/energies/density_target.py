@@ -56,13 +56,7 @@ class DensityTarget:
         )
 
     def potential(self, threshold: float) -> torch.Tensor:
-        """Return the values above a threshold scaled to 0…1, and 0 below it and where a voxel does not count.
-
-        Raises
-        ------
-        InputError
-            If no value is above the threshold.
-        """
+        """Return the values above a threshold scaled to 0…1, and 0 below it and where a voxel does not count."""
         data = self.map.data
         top = float(data.max() if self.counted is None else data[self.counted].max())
         if not threshold < top:
@@ -156,14 +150,7 @@ class TargetSource:
         return replace(self, density_map=density_map)
 
     def target(self, resolution: float, cutoff: float) -> DensityTarget:
-        """Return the target for atoms as wide as a resolution (Å) has them, cut off at a radius (Å).
-
-        Raises
-        ------
-        InputError
-            If the map is flat around the model or has no value that the measure can use, or the step asked for is so coarse that
-            it would pin the atoms to the grid.
-        """
+        """Return the target for atoms as wide as a resolution (Å) has them, cut off at a radius (Å)."""
         part = self._cropped(cutoff)
         step = self._step(part, resolution)
         key = (part.shape, part.origin.tobytes(), step)

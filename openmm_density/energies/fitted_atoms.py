@@ -124,12 +124,8 @@ class FittedAtoms:
 
         Parameters
         ----------
-        n_particles : int
-            N, without the copies.
         originals : np.ndarray of int, shape (K,)
             The particle that each is a copy of; those of particles that are not fitted are not fitted either.
-        occupancies : np.ndarray, shape (N + K,)
-            By which the densities of all are multiplied.
         """
         place = np.full(n_particles, -1)
         place[self.indices] = np.arange(len(self.indices))

@@ -194,43 +194,7 @@ def create_force(
     cuda_graphs: bool = False,
     of_particles: tuple[np.ndarray, Callable[[], torch.nn.Module]] | None = None,
 ) -> openmm.Force:
-    """Wrap an energy module as an OpenMM force with one global parameter.
-
-    Parameters
-    ----------
-    module : Module
-        ``module(positions, [box,] strength) -> (energy, forces)``, see `openmm_density.energies.modules`.
-    parameter_name : str
-        The global parameter that is passed as k.
-    default : float
-        What it is in a new Context.
-    periodic : bool
-        Whether the module takes box vectors.
-    name : str
-    backend : {"auto", "TorchForce", "NativeForce", "PythonTorchForce", "PythonForce", "CudaGraphForce"}
-        ``auto`` takes the first of those that run on every platform, and warns when that is slower than ``TorchForce``.
-        ``NativeForce`` is our own, see `openmm_density.native_force`: C++ kernels on CPUs, a CUDA graph on CUDA;
-        ``CudaGraphForce`` is the same where there is a CUDA platform, and refused elsewhere.
-    force_group : int
-    parameter_derivative : bool, optional
-        Whether a State can give the energy's derivative with respect to the parameter; by default, where the backend can.
-    device : torch.device or str, optional
-        Where ``PythonForce`` evaluates the module: a GPU if torch can use one, whatever the platform. With the other backends
-        the platform decides.
-    cuda_graphs : bool
-        Whether the module's launches on a GPU are recorded once and replayed, which takes away what launching costs. It counts
-        for ``TorchForce`` on the CUDA platform and for ``PythonForce``; ``NativeForce`` always does.
-    of_particles : (indices, callable), optional
-        The particles that the energy needs, and what makes the module for these alone, in their order among the indices: where
-        a backend can give it their positions only, fewer have to be copied.
-
-    Raises
-    ------
-    BackendUnavailable
-        Where the backend does not exist or does not work here; the message says why.
-    InputError
-        For an unknown backend, a derivative that the backend cannot give, or a device that it cannot use.
-    """
+    """Wrap an energy module as an OpenMM force with one global parameter."""
     if backend == "auto":
         backend = best_backend(module)
     _check_backend(backend, bool(parameter_derivative), module)
@@ -262,13 +226,7 @@ def _check_backend(backend: str, parameter_derivative: bool, module: torch.nn.Mo
 
 
 def best_backend(module: torch.nn.Module | None = None) -> str:
-    """Return the first backend that works here; warn, saying why, when that is slower than TorchForce.
-
-    Parameters
-    ----------
-    module : Module, optional
-        The energy that it is for: `NativeForce` needs its kernels.
-    """
+    """Return the first backend that works here; warn, saying why, when that is slower than TorchForce."""
     problems = []
     for backend in ON_ALL_PLATFORMS:
         problem = _problem_with(backend, module)

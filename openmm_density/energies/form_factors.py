@@ -60,11 +60,6 @@ def form_factor_gaussians(
 
     Parameters
     ----------
-    elements : sequence of str, length N
-        Element symbols.
-    table : {"electron", "xray"}
-        The electron form factors c4322 (Peng et al., 1996; International Tables C, table 4.3.2.2) or the X-ray ones IT92
-        (International Tables C, table 6.1.1.4).
     b_factors, occupancies : Tensor, shape (N,)
         B in Å².
     resolution : float

@@ -229,14 +229,8 @@ def excluded_pairs(
 
     Parameters
     ----------
-    topology : openmm.app.Topology
     positions : np.ndarray, shape (N, 3)
         Å.
-    operators : SymmetryOperators
-    links : iterable of (int, int)
-        Atoms of which one is bonded to a copy of the other.
-    apart : iterable of (int, int)
-        Atoms that never occur together.
 
     Returns
     -------

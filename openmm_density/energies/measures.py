@@ -89,20 +89,7 @@ SIMILARITIES = tuple(dict.fromkeys(measure.name for measure in MEASURES))
 
 
 def measure_named(similarity: str, *, about_mean: bool = False) -> Measure:
-    """Return the measure of a name.
-
-    Parameters
-    ----------
-    similarity : str
-        One of `SIMILARITIES`.
-    about_mean : bool
-        Whether densities are taken about their means.
-
-    Raises
-    ------
-    InputError
-        If there is no such measure, or it has no variant about the mean.
-    """
+    """Return the measure of a name."""
     if similarity not in SIMILARITIES:
         raise InputError(
             "must be a known measure",

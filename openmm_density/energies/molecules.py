@@ -17,8 +17,6 @@ def molecule_numbers(topology: Topology, system: openmm.System | None) -> np.nda
 
     Parameters
     ----------
-    topology : openmm.app.Topology
-        Of N particles; its bonds are used where there is no System.
     system : openmm.System or None
 
     Returns
@@ -46,10 +44,6 @@ def centroids(molecules: np.ndarray, positions: np.ndarray) -> np.ndarray:
     molecules : np.ndarray of int, shape (M,)
         The number of each atom's molecule, from 0 without gaps.
     positions : np.ndarray, shape (M, 3)
-
-    Returns
-    -------
-    np.ndarray, shape (molecules, 3)
     """
     counts = np.bincount(molecules)
     return np.stack([np.bincount(molecules, positions[:, axis]) / counts for axis in range(3)], axis=1)

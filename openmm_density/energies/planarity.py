@@ -22,15 +22,12 @@ def planarity_module(
 
     Parameters
     ----------
-    planes : PlaneSet
     particles : np.ndarray of int, shape (N,)
         Whose positions the module takes, in rising order; they hold all members of planes.
     thermal_energy : float
         kT in kJ/mol.
     constants : bool
         Whether E also holds kT · Σ (ln σ + ½ ln 2π), with σ in nm.
-    periodic : bool
-        Whether each atom is taken at its image beside the first atom of its plane.
     """
     groups = [
         (np.searchsorted(particles, atoms), sigmas / ANGSTROM_PER_NANOMETER)

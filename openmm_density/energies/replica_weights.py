@@ -20,13 +20,7 @@ _LEAST = 1e-6
 
 
 def checked_weights(weights: object, replicas: int) -> np.ndarray:
-    """Return the weights of replicas, shape (R,), which sum up to 1; equal ones where there are none.
-
-    Raises
-    ------
-    InputError
-        If they are not one for each replica, one is negative, or they do not sum up to 1.
-    """
+    """Return the weights of replicas, shape (R,), which sum up to 1; equal ones where there are none."""
     if weights is None:
         return np.full(replicas, 1.0 / replicas)
     found = np.asarray(weights, dtype=np.float64)
@@ -65,9 +59,6 @@ def refined_weights(
         Takes weights and returns S and ∂S/∂w, shape (R,).
     start : np.ndarray, shape (R,)
         Where the search begins; a weight of 0 begins a little above it, so that it can come back.
-    prior : float
-    rounds : int
-        The most that are made.
     """
     weights = np.maximum(start, 1e-3 / len(start))
     weights /= weights.sum()

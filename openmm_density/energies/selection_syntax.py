@@ -12,12 +12,7 @@ NAMED = ("heavy", "all")
 
 
 def check_selection(atoms: str) -> None:
-    """Refuse what is neither the name of a selection nor one that mdtraj understands.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse what is neither the name of a selection nor one that mdtraj understands."""
     if atoms in NAMED:
         return
     from mdtraj.core.selection import parse_selection

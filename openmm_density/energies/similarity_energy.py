@@ -27,20 +27,12 @@ def similarity_energy(
 
     Parameters
     ----------
-    target : DensityTarget
     potential : Tensor or None
         Of the target, for a measure that is a potential.
-    gaussians : AtomGaussians
-        Of the M fitted atoms.
     cutoff : float
         Å.
-    measure : Measure
     atoms : Tensor, shape (M,), int64
         Their indices among the positions.
-    n_particles : int
-        How many positions there are.
-    operators : SymmetryOperators, optional
-        Of the copies of the atoms that are compared with them.
     """
     if operators is not None:
         in_all = torch.arange(len(operators) * len(atoms))

@@ -92,13 +92,7 @@ def mates_of(
 
 
 def check_operators(operators: SymmetryOperators, density_map: DensityMap) -> None:
-    """Refuse operators of a crystal for the map of anything else than its whole cell.
-
-    Raises
-    ------
-    InputError
-        The map is finite, or its cell is another one.
-    """
+    """Refuse operators of a crystal for the map of anything else than its whole cell."""
     if not isinstance(operators, SymmetryOperators):
         raise InputError(
             "must be SymmetryOperators",

@@ -9,13 +9,7 @@ FORM_FACTORS = ("electron", "xray")
 
 
 def check_weights_name(name: str) -> None:
-    """Refuse a name that is none of `WEIGHTS`.
-
-    Raises
-    ------
-    InputError
-        Naming these.
-    """
+    """Refuse a name that is none of `WEIGHTS`."""
     if name not in WEIGHTS:
         raise InputError(
             "must be known weights",

@@ -63,13 +63,7 @@ class Pending(Generic[_Result]):
         return self._future is None or self._future.done()
 
     def result(self) -> _Result:
-        """Return the result, when it is there.
-
-        Raises
-        ------
-        Exception
-            As the function raises.
-        """
+        """Return the result, when it is there."""
         if not self._found:
             self._found.append(self._call() if self._future is None else self._answer())
         return self._found[0]
@@ -127,15 +121,7 @@ class Beside:
         return self._shared[id(value)]
 
     def begin(self, function: Callable[..., _Result], *arguments: Any) -> Pending[_Result]:
-        """Call a function beside the fit.
-
-        Parameters
-        ----------
-        function : callable
-            Of a module of this package.
-        *arguments
-            That can be pickled, or `Shared`.
-        """
+        """Call a function beside the fit."""
 
         def call() -> _Result:
             return function(*(each.value if isinstance(each, Shared) else each for each in arguments))
@@ -179,13 +165,7 @@ class _Caller:
         self._is_ready = False
 
     def call(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-        """Return what a function returns there.
-
-        Raises
-        ------
-        _NoAnswer
-            If it does not.
-        """
+        """Return what a function returns there."""
         connection = self.process.connection
         try:
             if not self._is_ready:

@@ -28,20 +28,8 @@ def check_arguments(
 
     Parameters
     ----------
-    fit : type
-        `FlexibleFit`, or a class of it.
-    density_options : iterable of str
-        Names of those that are passed to `DensityFit`.
-    density_map : DensityMap
     **models : Model or None
         By the names of their arguments; ``model`` must be one.
-
-    Raises
-    ------
-    TypeError
-        If an argument is not known.
-    InputError
-        If one is of another kind.
     """
     others = [name for name in signature(DensityFit).parameters if name not in _SET_BY_FITS]
     check_keywords(fit, density_options, others)
@@ -68,13 +56,7 @@ def check_mates(operators: SymmetryOperators | None, solvent: str) -> None:
 
 
 def check_start(model: Model, fit_map: FitMap) -> None:
-    """Refuse what no fit can begin with.
-
-    Raises
-    ------
-    InputError
-        If the map is in nm, the model has no molecule or positions that are no numbers, or the map cannot have the resolution.
-    """
+    """Refuse what no fit can begin with."""
     density_map = fit_map.density_map
     # Other errors would follow from a map in nm.
     check_map_units(density_map, model.topology, model.positions)

@@ -52,11 +52,8 @@ class Plateau:
 
         Parameters
         ----------
-        similarity : float
         positions : np.ndarray, shape (n, 3)
             Of the atoms that count, in Å.
-        steps : int
-            Since the last sample.
         """
         self.similarities.append(similarity)
         # Never in place: the sum so far may belong to a state that is rolled back to.

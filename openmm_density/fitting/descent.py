@@ -26,13 +26,8 @@ def descend(
 
     Parameters
     ----------
-    context : openmm.Context
-    steps : int
-        The most that are tried.
     longest_move : float
         In nm.
-    stop : StopRequest or Deadline, optional
-        Looked at before each step.
     """
     system = context.getSystem()
     moves = np.array([system.getParticleMass(i)._value > 0 for i in range(system.getNumParticles())])

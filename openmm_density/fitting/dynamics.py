@@ -98,27 +98,7 @@ class Dynamics:
         part: float = SMALL_STEP,
         stop: StopRequest | None = None,
     ) -> None:
-        """Draw velocities of a temperature (K), and begin with small steps; where these blow up, smaller ones after relaxing.
-
-        Parameters
-        ----------
-        context : openmm.Context
-        kelvin : float
-        seed : int
-            Of the velocities.
-        relax : sequence of callable
-            What is done to the Context before each further attempt, whose steps are `SMALL_STEP` times those of the one before.
-        steps : int
-        part : float
-            Of the full time step.
-        stop : StopRequest, optional
-            Ends it early.
-
-        Raises
-        ------
-        Unstable
-            If it blows up in the last attempt as well; then the Context is where it was.
-        """
+        """Draw velocities of a temperature (K), and begin with small steps; where these blow up, smaller ones after relaxing."""
         integrator = context.getIntegrator()
         full_step = integrator.getStepSize()
 
@@ -142,13 +122,7 @@ class Dynamics:
         return twice_kinetic / (max(self._freedom, 1) * _GAS_CONSTANT)
 
     def checked(self, context: openmm.Context, step: int, stage: Stage) -> Motion:
-        """Return positions and velocities of a Context after some steps.
-
-        Raises
-        ------
-        Unstable
-            If one of them is not a number, an atom flew away, or all of it is far too hot.
-        """
+        """Return positions and velocities of a Context after some steps."""
         hottest = hottest_bearable(max(stage.temperature))
         motion = self._safeguard.check(context, hottest)
         kelvin = self.temperature(motion.velocities)

@@ -99,13 +99,7 @@ class EndWithin:
 
 
 def seconds_to_end() -> float:
-    """Return how long a command has after a signal, in seconds.
-
-    Raises
-    ------
-    InputError
-        If the environment gives none that can be used.
-    """
+    """Return how long a command has after a signal, in seconds."""
     from ..errors import InputError
 
     given = os.environ.get(VARIABLE, "")

@@ -166,9 +166,6 @@ def find_final_strength(
     ----------
     measure : callable
         Relaxes the model at a strength in kJ/mol per fitted atom; None where it is to stop.
-    bounds : GeometryBounds
-    most : float
-        The largest strength that may be chosen.
 
     Returns
     -------

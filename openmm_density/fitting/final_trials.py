@@ -58,18 +58,7 @@ class FinalTrials:
     def find(
         self, state: RunState, stage: Stage, say: Callable[[str], None], stop: StopRequest
     ) -> StrengthFound | None:
-        """Return the final strength for the model of a state; None after a request to stop.
-
-        Parameters
-        ----------
-        state : RunState
-            Stays as it is.
-        stage : Stage
-            The first that is final: a trial is what it is, in fewer steps.
-        say : callable
-            Called with a few words on what is tried.
-        stop : StopRequest
-        """
+        """Return the final strength for the model of a state; None after a request to stop."""
         most = (state.strength or 0.0) * self._protocol.scale_before_end
         if self._protocol.final_strength_limit is not None:
             most = min(most, self._protocol.final_strength_limit)
@@ -88,16 +77,7 @@ class FinalTrials:
         return found
 
     def ease(self, running: StageContext, state: RunState, stop: StopRequest) -> None:
-        """Weaken the pull on a minimised model step by step, where it is not within the bounds that its strength was found for.
-
-        Parameters
-        ----------
-        running : StageContext
-            Minimised; its strength is what is lowered.
-        state : RunState
-            Tells how the final strength was found; nothing is done where it was not.
-        stop : StopRequest
-        """
+        """Weaken the pull on a minimised model step by step, where it is not within the bounds that its strength was found for."""
         if state.final_search is None or not self._protocol.minimize_last:
             return
         bounds = StrengthFound.bounds_in(state.final_search)

@@ -58,7 +58,6 @@ class FitMap:
 
         Parameters
         ----------
-        topology : openmm.app.Topology
         resolution : float, optional
             Of the model's density, in Å; that of the map by default. A model with wider Gaussians is correlated at a coarser one.
         """

@@ -152,13 +152,7 @@ class FitRun:
         return state
 
     def initial_state(self, stop: StopRequest) -> RunState:
-        """Minimise without density and without constraints; draw the first velocities.
-
-        Raises
-        ------
-        KeyboardInterrupt
-            After a request to stop, as there is nothing to save yet.
-        """
+        """Minimise without density and without constraints; draw the first velocities."""
         engine, first = self.engine, self._protocol.stages[0]
         with stop.raising():
             context = make_context(

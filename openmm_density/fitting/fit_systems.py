@@ -200,22 +200,8 @@ class FitSystems:
 
         Parameters
         ----------
-        density : DensityFit
-            Of the N atoms.
-        topology : openmm.app.Topology
-            Of all N + K, the copies last.
         positions : np.ndarray, shape (N + K, 3)
             Å.
-        copied : CopiedParticles
-        stiff : bool
-            As for `at`.
-        free : bool
-            Whether hydrogens and water are not constrained, for minimisations.
-
-        Raises
-        ------
-        InputError
-            If a force cannot have copies.
         """
         options = {"constraints": None, "rigidWater": False} if free else {}
         system = self.prepared.system(hydrogen_mass=self._protocol.hydrogen_mass, **options)
@@ -251,12 +237,6 @@ class FitSystems:
         ----------
         resolution : float, optional
             In Å; a coarser one than the map's blurs the map.
-        pressure : float, optional
-            In bar; with a barostat.
-        blur : float
-            How many times as wide as the map's resolution has them the atoms' Gaussians are.
-        stiff : bool
-            Whether bonds and angles are stiffer, as in final stages.
         """
         own = self.density.resolution
         resolution = own if resolution is None else resolution

@@ -89,25 +89,10 @@ def scan_strengths(
 
     Parameters
     ----------
-    model : Model
-    half_maps : two DensityMap
     resolution : float or Quantity
         Of the half maps, in Å.
-    protocol : Protocol
-        Whose restraints, temperature and time step are used: those of its last stage.
     strengths : sequence of float
         In kJ/mol per fitted atom, rising.
-    progress, on_interrupt, on_end : callable, optional
-        As for `FlexibleFit.run`.
-    **options
-        Passed to `FlexibleFit`.
-
-    Raises
-    ------
-    InputError
-        If the half maps differ in their grids or are one map, or the strengths do not rise.
-    KeyboardInterrupt
-        After SIGINT or SIGTERM.
     """
     started = time.perf_counter()
     strengths = [float(strength) for strength in strengths]

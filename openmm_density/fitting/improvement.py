@@ -28,15 +28,6 @@ def why_not_better(
     It is not where its correlation fell beyond its noise, nor where it fell less and its geometry is not clearly better, nor
     where its correlation is the same and its geometry clearly worse. No reference has a part in this.
 
-    Parameters
-    ----------
-    cc_before, cc_after : float
-        Correlations with the map.
-    before, after : GeometryReport
-        Of the same atoms.
-    noise : float
-        The standard error of such a correlation, see `openmm_density.validation.correlation.MapCorrelation.standard_error`.
-
     Returns
     -------
     str or None

@@ -29,16 +29,7 @@ class KeptContexts:
         self._free: dict[int, list[_Kept]] = {}
 
     def lend(self, user: object, system: openmm.System, integrator: openmm.Integrator) -> openmm.Context:
-        """Return a Context with the parameters of a new one, until its user is deleted.
-
-        Parameters
-        ----------
-        user : object
-            Uses it alone.
-        system : openmm.System
-        integrator : openmm.Integrator
-            What time step and temperature it has; the Context may have an equal one.
-        """
+        """Return a Context with the parameters of a new one, until its user is deleted."""
         if not self._keeps:
             return make_context(system, integrator, self._platform)
         free = self._free.setdefault(id(system), [])

@@ -126,28 +126,14 @@ def _check_links(folder: Path) -> None:
 
 
 def wait_until_free(folder: str | os.PathLike[str], waiting: Waiting) -> None:
-    """Wait for the end of a fit that another process runs in a folder, as one whose series or batch was killed.
-
-    Parameters
-    ----------
-    folder : path
-    waiting : callable
-        See `Waiting`.
-    """
+    """Wait for the end of a fit that another process runs in a folder, as one whose series or batch was killed."""
     if os.path.exists(folder):
         FolderLock(folder, waiting).release()
 
 
 @contextmanager
 def held(path: Path, waiting: Waiting | None = None) -> Iterator[None]:
-    """Hold a lock file, which stays; wait for who else has it.
-
-    Parameters
-    ----------
-    path : Path
-    waiting : callable, optional
-        See `Waiting`.
-    """
+    """Hold a lock file, which stays; wait for who else has it."""
     options = {"timeout": _PATIENCE, "poll_interval": _INTERVAL, "thread_local": False}
     lock = FileLock(path, on_acquired=_name_holder, **options)
     while True:

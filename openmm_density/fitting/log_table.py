@@ -13,13 +13,7 @@ _OPTIONAL = ("ca_rmsd", "cc_free")
 
 
 def log_table(rows: Sequence[Row]) -> str:
-    """Return rows of a log as CSV, without the columns of what the fit does not have.
-
-    Parameters
-    ----------
-    rows : sequence of Row
-        One at least.
-    """
+    """Return rows of a log as CSV, without the columns of what the fit does not have."""
     last = vars(rows[-1])
     names = [name for name, value in last.items() if name not in _OPTIONAL or value is not None]
     buffer = io.StringIO()

@@ -43,23 +43,7 @@ class Examination(NamedTuple):
 
 
 def examine_start(model: Model, fit_map: FitMap, place: str, threads: int | None = None) -> Examination:
-    """Look at the map with the model where it is, place the model, and look again.
-
-    Parameters
-    ----------
-    model : Model
-    fit_map : FitMap
-    place : {"auto", "on", "off"}
-        As for `FlexibleFit`. With ``auto`` a model is also placed that a correction of the map has left outside its density, or
-        that lies beside it.
-    threads : int, optional
-        Of the search for its place; all cores by default.
-
-    Raises
-    ------
-    InputError
-        If the model cannot be placed, or no fit can be right: the contrast is inverted, or the map is rolled.
-    """
+    """Look at the map with the model where it is, place the model, and look again."""
     check_place(model, place)
     here = _examined_at(model, fit_map, None, threads)
     placement = _placement(model, fit_map, place, here, threads)
@@ -88,19 +72,7 @@ def examine_fitted(
     threads: int | None = None,
     beside: Beside | None = None,
 ) -> Pending[MapChecks]:
-    """Look at the map once more, with the model where it was fitted, and at what the map did to the model.
-
-    Parameters
-    ----------
-    fit_map : FitMap
-    solute : Prepared
-        The model before the fit, without solvent.
-    result : FitResult
-    threads : int, optional
-        As for `examine_start`.
-    beside : Beside, optional
-        What looks.
-    """
+    """Look at the map once more, with the model where it was fitted, and at what the map did to the model."""
     model, n, beside = solute.model, len(solute.positions), beside or Beside()
     return beside.begin(
         _examined_fitted,

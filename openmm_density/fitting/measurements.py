@@ -118,18 +118,7 @@ class Measurements:
     def row(
         self, context: openmm.Context, density: DensityFit, step: int, stage: str, temperature: float
     ) -> PendingRow:
-        """Return the row of the log for a Context, of which correlations may yet be computed beside what follows.
-
-        Parameters
-        ----------
-        context : openmm.Context
-        density : DensityFit
-            That made its density force.
-        step : int
-        stage : str
-        temperature : float
-            In K.
-        """
+        """Return the row of the log for a Context, of which correlations may yet be computed beside what follows."""
         # Apart, so that the density is evaluated once.
         state = context.getState(energy=True, positions=True, groups=_ALL_BUT_DENSITY)
         density_energy = _energy(context.getState(energy=True, groups={DENSITY_GROUP}))

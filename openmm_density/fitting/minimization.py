@@ -57,11 +57,6 @@ class Minimizer:
         """Minimise in so many iterations, or fewer after a request to stop.
 
         What blows up is tried again after a descent in small steps, and then in double precision, see `relax`.
-
-        Raises
-        ------
-        SimulationError
-            If it blows up every time, naming the atoms; then the Context is where it was.
         """
         if iterations == 0:  # to the minimiser, no limit
             return
@@ -80,11 +75,6 @@ class Minimizer:
         """Minimise a Context from which something blew up: after a descent in small steps, or else in double precision.
 
         That comes last, as it takes many times as long on a platform that has none, in whose place Reference computes.
-
-        Raises
-        ------
-        Unstable
-            If it blows up in both; then the Context is where it was.
         """
         attempts = (
             lambda: self._carefully(context, iterations, stop),

@@ -88,21 +88,7 @@ class PreparationOptions:
     def with_potentials(
         self, model: Model, threads: int | None, say: Say | None = None
     ) -> PreparationOptions:
-        """Return the options with potentials for ligands, where these are to have some; what there is not is distilled.
-
-        Parameters
-        ----------
-        model : Model
-        threads : int, optional
-            Of a distillation.
-        say : callable, optional
-            Told of its progress; by default a bar is shown in a notebook.
-
-        Raises
-        ------
-        InputError
-            See `openmm_density.fitting.ligands.potentials.find_potentials`.
-        """
+        """Return the options with potentials for ligands, where these are to have some; what there is not is distilled."""
         if self.ligand_forcefield != XTB and self.ligand_files:
             raise InputError(
                 f"can only be used with {as_argument('ligand_forcefield', XTB)}",

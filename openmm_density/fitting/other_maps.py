@@ -34,13 +34,7 @@ class OtherMaps:
     def of(
         cls, fit_map: FitMap, free_map: DensityMap | None, half_maps: Sequence[DensityMap] | None
     ) -> OtherMaps:
-        """Return those that a user gave, as they were read.
-
-        Raises
-        ------
-        InputError
-            If they are not of what the map is of, or are the map itself, or there are not two half maps.
-        """
+        """Return those that a user gave, as they were read."""
         corrections, resolution = fit_map.corrections, fit_map.resolution
         free, doubt = None, None
         if free_map is not None:

@@ -107,17 +107,7 @@ def check_place(model: Model, place: str) -> None:
 def placed(
     model: Model, fit_map: FitMap, place: str = "auto", threads: int | None = None
 ) -> Placement | None:
-    """Return where the model belongs, or None where it may stay.
-
-    Parameters
-    ----------
-    model : Model
-    fit_map : FitMap
-    place : {"auto", "on", "off"}
-        Whether to look; ``auto``: if its `coverage` is below `IN_DENSITY`.
-    threads : int, optional
-        Of the search; all cores by default.
-    """
+    """Return where the model belongs, or None where it may stay."""
     heavy = model.positions[_heavy(model)]
     if place == "off" or (place == "auto" and coverage(heavy, fit_map.density_map) >= IN_DENSITY):
         return None
@@ -129,8 +119,6 @@ def placed_near(model: Model, fit_map: FitMap, moved: np.ndarray) -> Placement |
 
     Parameters
     ----------
-    model : Model
-    fit_map : FitMap
     moved : np.ndarray, shape (3,)
         How far the other place is, in Å.
     """
@@ -148,9 +136,6 @@ def placed_at(model: Model, fit_map: FitMap, rotation: np.ndarray, shift: np.nda
 
     Parameters
     ----------
-    model : Model
-    fit_map : FitMap
-    rotation : np.ndarray, shape (3, 3)
     shift : np.ndarray, shape (3,)
         In Å.
     """
@@ -166,19 +151,6 @@ def find_placement(model: Model, fit_map: FitMap, threads: int | None = None) ->
     For a set of rotations that covers all of them evenly, the correlation with the blurred map is worked out for all translations
     at once, by Fourier transform. The best few are refined along the gradient of the energy's own similarity (cross-correlation),
     first against the blurred map, then against the map as it is.
-
-    Parameters
-    ----------
-    model : Model
-        With a heavy atom.
-    fit_map : FitMap
-    threads : int, optional
-        All cores by default.
-
-    Raises
-    ------
-    InputError
-        If the map has no density.
     """
     resolution = fit_map.resolution
     fine = _Rigid.in_map(model, fit_map)

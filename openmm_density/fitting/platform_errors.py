@@ -8,20 +8,7 @@ from ..errors import InputError
 
 
 def refuse_platform(name: str, names: Sequence[str], failure: str | None) -> None:
-    """Raise what is wrong with a platform, if anything.
-
-    Parameters
-    ----------
-    name : str
-    names : sequence of str
-        Of the platforms that are here.
-    failure : str, optional
-        Why this one does not run.
-
-    Raises
-    ------
-    InputError
-    """
+    """Raise what is wrong with a platform, if anything."""
     if name not in names:
         raise InputError(
             "must be a platform of this OpenMM",

@@ -18,17 +18,7 @@ _PATIENCE = 120.0
 
 
 def check_platform_beside(name: str) -> None:
-    """Refuse a platform that is not here or does not run, in about half a second.
-
-    Parameters
-    ----------
-    name : str
-
-    Raises
-    ------
-    InputError
-        As `openmm_density.fitting.platforms.check_platform` does.
-    """
+    """Refuse a platform that is not here or does not run, in about half a second."""
     if name in ALWAYS_HERE:
         return
     try:

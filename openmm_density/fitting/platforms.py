@@ -21,14 +21,7 @@ def repeats_itself(platform: openmm.Platform) -> bool:
 
 
 def platform_properties(platform: openmm.Platform, threads: int | None = None) -> dict[str, str]:
-    """Return what a Context asks of a platform: the same forces each time and sums in double precision, where it can choose.
-
-    Parameters
-    ----------
-    platform : openmm.Platform
-    threads : int, optional
-        Of the CPU platform; all cores by default.
-    """
+    """Return what a Context asks of a platform: the same forces each time and sums in double precision, where it can choose."""
     wanted = {"Precision": "mixed", "DeterministicForces": "true"}
     if threads is not None:
         wanted["Threads"] = str(threads)
@@ -46,15 +39,7 @@ def make_context(
     integrator: openmm.Integrator,
     platform: tuple[openmm.Platform, dict[str, str]],
 ) -> openmm.Context:
-    """Build a Context, and count the time: on a GPU the platform compiles its kernels for it.
-
-    Parameters
-    ----------
-    system : openmm.System
-    integrator : openmm.Integrator
-    platform : (openmm.Platform, dict of str to str)
-        With its properties.
-    """
+    """Build a Context, and count the time: on a GPU the platform compiles its kernels for it."""
     with counted("contexts"):
         return openmm.Context(system, integrator, *platform)
 
@@ -96,26 +81,14 @@ def in_double_precision(
 
 
 def check_platform(name: str, threads: int | None = None) -> None:
-    """Refuse a platform that is not here or does not run, and numbers of threads that it cannot make.
-
-    Raises
-    ------
-    InputError
-        Naming the platforms that are here, or why this one does not run.
-    """
+    """Refuse a platform that is not here or does not run, and numbers of threads that it cannot make."""
     check_threads(threads)
     check_platform_name(name)
     refuse_platform(name, [name], failure_of(name))
 
 
 def check_platform_name(name: str) -> None:
-    """Refuse a platform that is not here, whether or not it runs.
-
-    Raises
-    ------
-    InputError
-        Naming those that are here.
-    """
+    """Refuse a platform that is not here, whether or not it runs."""
     refuse_platform(name, platform_names(), None)
 
 

@@ -24,16 +24,7 @@ REDRAWN_AFTER = 0.25
 def shown_progress(
     progress: Progress | bool | None, stages: Sequence[tuple[str, bool]]
 ) -> Iterator[Progress | None]:
-    """Yield what a run calls to tell of its progress; it is shown until the block ends.
-
-    Parameters
-    ----------
-    progress : callable or bool, optional
-        What is to be called. Otherwise a bar is shown: by default in a notebook; with True on a terminal as well, but not in a
-        pipe; with False nowhere.
-    stages : sequence of (str, bool)
-        As for `Clock`.
-    """
+    """Yield what a run calls to tell of its progress; it is shown until the block ends."""
     if callable(progress):
         yield progress
         return

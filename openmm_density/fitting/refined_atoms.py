@@ -36,18 +36,6 @@ def with_refined_atoms(
 
     A model that was kept as it was keeps these too, as does one on its way, of a fit that was interrupted; and where they cannot
     be refined, a note says why.
-
-    Parameters
-    ----------
-    result : FitResult
-    solute : Prepared
-        The model without the water around it.
-    fit_map : FitMap
-    protocol : Protocol
-    half_maps : two DensityMap, optional
-        By which the level of the B factors is chosen.
-    operators : SymmetryOperators, optional
-        Of the copies of the model.
     """
     wants_b, wants_occupancies = protocol.b_factors != "off", protocol.occupancies != "off"
     is_wanted = wants_b or wants_occupancies or _has_conformers(result)

@@ -164,11 +164,6 @@ class Relaxation:
         """Return positions (nm) of moderate forces; where `strain` finds nothing bad, the array that was given.
 
         A request to stop is looked for before each stage; what is returned then is of no use.
-
-        Raises
-        ------
-        Unstable
-            If a stage blows up.
         """
         strain = self.strain(given)
         if not strain.is_bad:

@@ -153,26 +153,7 @@ class ReplicaStage:
         running.set_scale(state, running.stage.strength[1])
 
     def step(self, stage_step: int, length: int, stop: StopRequest) -> int:
-        """Run so many steps of each replica, exchange where it is time, and show the replica on the last rung.
-
-        Parameters
-        ----------
-        stage_step : int
-            Steps of the stage that were done before.
-        length : int
-            Fewer are done after a request to stop.
-        stop : StopRequest
-
-        Returns
-        -------
-        int
-            Steps that were done.
-
-        Raises
-        ------
-        Unstable
-            If a replica blows up.
-        """
+        """Run so many steps of each replica, exchange where it is time, and show the replica on the last rung."""
         done = 0
         with _told_as_unstable():
             while done < length and not stop.requested:
@@ -222,18 +203,8 @@ class ReplicaStage:
 
         Parameters
         ----------
-        state : RunState
-        stop : StopRequest
-            After which the replica on the last rung goes on.
         ca_rmsd : callable
             Distance to a reference in Å of positions in Å, to be reported; None where there is none.
-        evidence_of : callable
-            See `Searches.evidence_of`.
-
-        Raises
-        ------
-        Unstable
-            If a replica blows up.
         """
         chosen, told = len(self._exchange.ladder) - 1, {}
         if not stop.requested:
@@ -300,15 +271,7 @@ def ladder_at(state: RunState, stage: Stage, replicas: int) -> Ladder:
 
 @contextmanager
 def _told_as_unstable() -> Iterator[None]:
-    """Tell what goes wrong with replicas as a fit is told of it.
-
-    Raises
-    ------
-    ReplicaLost
-        If one left its density.
-    Unstable
-        If one blew up.
-    """
+    """Tell what goes wrong with replicas as a fit is told of it."""
     try:
         yield
     except LeftDensity as error:

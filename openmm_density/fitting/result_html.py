@@ -27,17 +27,7 @@ _GEOMETRY = (
 
 
 def result_html(state: str, figures: Mapping[str, Any], folder: Path | None = None) -> str:
-    """Return a table of a fit before and after, and, where it was written, its doubts, its picture and a link to its report.
-
-    Parameters
-    ----------
-    state : str
-        A sentence on how the fit ended.
-    figures : mapping
-        What a summary holds, or as much of it as is known.
-    folder : Path, optional
-        Where the fit was written, if it was.
-    """
+    """Return a table of a fit before and after, and, where it was written, its doubts, its picture and a link to its report."""
     parts = [f"<p>{escape(state)}</p>", _table(figures)]
     if folder is not None:
         parts += [_doubts(figures), _picture(folder), _links(folder)]

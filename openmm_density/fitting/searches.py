@@ -87,20 +87,7 @@ class Searches:
         say: Callable[[str], None],
         stop: StopRequest,
     ) -> None:
-        """Shift stretches, flip peptides and fit rotamers of a Context's model, warm it, and note in the state what was done.
-
-        Parameters
-        ----------
-        running : StageContext
-            Put back to the state where the model does not bear what was rebuilt.
-        state : RunState
-        share : Share
-            What there is time for.
-        say : callable
-            Called with a few words on what is being searched.
-        stop : StopRequest
-            Ends it early.
-        """
+        """Shift stretches, flip peptides and fit rotamers of a Context's model, warm it, and note in the state what was done."""
         started = time.perf_counter()
         changes, undone, tried = Changes(), False, 0.0
         if not share.is_nothing:

@@ -38,20 +38,8 @@ def solvated(
 
     Parameters
     ----------
-    prepared : Prepared
-        With a force field that knows water.
-    density_map : DensityMap
     padding : float
         In Å.
-    ionic_strength : float
-        In mol/l.
-    platform : str
-        OpenMM platform that relaxes what is added.
-
-    Raises
-    ------
-    InputError
-        If the force field knows no water.
     """
     modeller = _in_water(prepared, _box(prepared, density_map, padding), ionic_strength, platform)
     positions = np.array(modeller.positions.value_in_unit(unit.angstrom))

@@ -84,22 +84,7 @@ class Safeguard:
         attempts: Sequence[Callable[[], _Result]],
         hottest: float | None = None,
     ) -> _Result:
-        """Do a segment in the first of some ways after which the Context is sound, and return what that returns.
-
-        Parameters
-        ----------
-        context : openmm.Context
-            Put back to where it was before each further attempt, and after the last that failed.
-        attempts : sequence of callable
-            Ways to do it, each gentler than that before it.
-        hottest : float, optional
-            See `check`.
-
-        Raises
-        ------
-        Unstable
-            If none of them is, as the last attempt has it; at once where the Context was not sound before.
-        """
+        """Do a segment in the first of some ways after which the Context is sound, and return what that returns."""
         before = context.getState(positions=True, velocities=True, parameters=True)
         self._sound = self._checked(before, None, hottest=None).positions
         blown = None
@@ -120,21 +105,7 @@ class Safeguard:
         raise blown
 
     def check(self, context: openmm.Context, hottest: float | None = None, energy: bool = False) -> Motion:
-        """Check positions, velocities and, if asked for, the energy of a Context.
-
-        Parameters
-        ----------
-        context : openmm.Context
-        hottest : float, optional
-            Temperature in K that is still bearable.
-        energy : bool
-            Whether to compute the energy, which takes as long as a step.
-
-        Raises
-        ------
-        Unstable
-            If something is not a number, or an atom went farther than `FARTHEST` since the last look or is far too fast.
-        """
+        """Check positions, velocities and, if asked for, the energy of a Context."""
         state = context.getState(positions=True, velocities=True)
         try:
             motion = self._checked(state, self._sound, hottest)

@@ -95,13 +95,7 @@ class StageContext:
         self._engine.systems.set_planarity(self.context, self.stage)
 
     def warm(self, state: RunState, kelvin: float, stop: StopRequest | None = None, **how: Any) -> None:
-        """Draw velocities and begin with small steps, see `Dynamics.warm`; what blows up is first brought to rest.
-
-        Raises
-        ------
-        Unstable
-            If it blows up in the smallest steps as well.
-        """
+        """Draw velocities and begin with small steps, see `Dynamics.warm`; what blows up is first brought to rest."""
         minimizer, dynamics = self._engine.minimizer, self._engine.dynamics
         relax = [
             partial(way, self.context, WARM_UP_MINIMIZATION, stop)

@@ -90,21 +90,7 @@ class StageRun:
         self._unfinished: deque[PendingRow] = deque()
 
     def segment(self, before: RunState, folder: RunFolder | None, watch: Watch) -> RunState:
-        """Run to the next state to be saved, or the end of the stage, whichever comes first.
-
-        Parameters
-        ----------
-        before : RunState
-            Stays as it is.
-        folder : RunFolder, optional
-            Where the trajectory grows.
-        watch : Watch
-
-        Raises
-        ------
-        Unstable
-            If the simulation blows up.
-        """
+        """Run to the next state to be saved, or the end of the stage, whichever comes first."""
         state = self._attempted = before.next_segment()
         self._unfinished.clear()
         stage = self._protocol.stages[state.stage]
@@ -143,21 +129,7 @@ class StageRun:
         return state
 
     def rolled_back(self, state: RunState, folder: RunFolder | None, error: Unstable) -> RunState:
-        """Return the last good state, to go on from with more care, after the segment from it blew up.
-
-        Parameters
-        ----------
-        state : RunState
-            That the segment went on from.
-        folder : RunFolder, optional
-        error : Unstable
-            What happened.
-
-        Raises
-        ------
-        SimulationError
-            If that happened too often.
-        """
+        """Return the last good state, to go on from with more care, after the segment from it blew up."""
         if folder is not None:
             folder.finish()
             cut_trajectory(folder.trajectory, state.frames)
@@ -210,13 +182,7 @@ class StageRun:
         )
 
     def row(self, running: StageContext, state: RunState, name: str) -> PendingRow:
-        """Return the row of the log for a Context, once that is sound.
-
-        Raises
-        ------
-        Unstable
-            If it is not.
-        """
+        """Return the row of the log for a Context, once that is sound."""
         safeguard = self._engine.safeguard
         motion = safeguard.check(running.context)
         with self._stopwatch.part("scoring"):

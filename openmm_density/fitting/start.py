@@ -50,12 +50,6 @@ def examined_and_prepared(
     ----------
     expected : Model, optional
         What `examine` returns where it leaves the model in its place. None: one comes after the other.
-    examine : callable
-        Called in a thread of its own.
-    prepare : callable
-        Called with the model where it starts.
-    stopwatch : Stopwatch
-        Counts as the placement what is waited for.
     """
     if expected is None:
         with stopwatch.part("placement"):

@@ -50,15 +50,7 @@ def _as_plain(value: Any) -> Any:
 
 
 def read_state(path: str | os.PathLike[str]) -> RunState:
-    """Read a state, and refuse one that no fit can have saved.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such file.
-    DamagedState
-        Saying what is amiss.
-    """
+    """Read a state, and refuse one that no fit can have saved."""
     arrays, plain = read_archive(path)
     names = {*arrays}
     if (
@@ -134,13 +126,6 @@ def read_archive(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], d
     """Return the arrays of float64 in an .npz file, and the JSON of its array of bytes `PLAIN`.
 
     No more memory is taken than the file has bytes, whatever it promises.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such file.
-    DamagedState
-        If it is no such file.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(read_file(path))) as archive:
@@ -183,22 +168,7 @@ def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
 
 
 def check_entries(kind: type, entries: Mapping[str, Any], finite: bool = True) -> None:
-    """Refuse entries that are not fields of a dataclass, or not of their types; arrays are left alone.
-
-    Parameters
-    ----------
-    kind : type
-        A dataclass whose fields are numbers, strings, and lists and dicts of these.
-    entries : mapping
-        To be passed to it. All whole numbers are counts.
-    finite : bool
-        Whether numbers must be finite.
-
-    Raises
-    ------
-    DamagedState
-        Naming the first that is wrong.
-    """
+    """Refuse entries that are not fields of a dataclass, or not of their types; arrays are left alone."""
     hints = typing.get_type_hints(kind)
     known = {field.name: field for field in dataclasses.fields(kind)}
     missing = [

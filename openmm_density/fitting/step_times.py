@@ -35,17 +35,7 @@ _GROUPS = 32
 def milliseconds_by_force(
     system: openmm.System, context: openmm.Context, platform: tuple[openmm.Platform, dict[str, str]]
 ) -> dict[str, float]:
-    """Return the milliseconds that an evaluation of each kind of force takes, those of none deducted; the longest first.
-
-    Parameters
-    ----------
-    system : openmm.System
-        Its force groups are changed.
-    context : openmm.Context
-        Of an equal System: positions and parameters are taken from it.
-    platform : (openmm.Platform, dict of str to str)
-        With its properties.
-    """
+    """Return the milliseconds that an evaluation of each kind of force takes, those of none deducted; the longest first."""
     kinds = sorted({_kind(force) for force in system.getForces()})
     for force in system.getForces():
         force.setForceGroup(kinds.index(_kind(force)))

@@ -18,18 +18,6 @@ def unseen_residues(topology: app.Topology, correlations: np.ndarray) -> np.ndar
 
     A loop that a map does not show, or shows far away, is pulled to what belongs to others, and falls onto its neighbours: where
     nothing holds it, it goes 10 Å astray. A domain that lies far from its density looks the same, but is longer than a loop.
-
-    Parameters
-    ----------
-    topology : openmm.app.Topology
-        With bonds.
-    correlations : np.ndarray, shape (number of residues,)
-        With the map, of each residue; not a number outside of it.
-
-    Returns
-    -------
-    np.ndarray of int
-        Their indices.
     """
     known = np.nan_to_num(correlations)
     chains = RegisterSearch(topology).chains

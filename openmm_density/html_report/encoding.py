@@ -10,14 +10,7 @@ import numpy as np
 
 
 def packed(array: np.ndarray, kind: str) -> str:
-    """Return an array's values, row after row, in base64.
-
-    Parameters
-    ----------
-    array : np.ndarray
-    kind : str
-        The type of each value, such as ``<f4``; bytes are little-endian, as on all machines with a browser.
-    """
+    """Return an array's values, row after row, in base64."""
     return base64.b64encode(np.ascontiguousarray(array, dtype=kind).tobytes()).decode("ascii")
 
 

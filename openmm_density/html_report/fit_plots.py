@@ -21,15 +21,7 @@ GEOMETRY = (
 def progress_figure(
     log: Sequence[Mapping[str, Any]], stages: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any] | None:
-    """Return correlation, distance to a reference, strength and temperature over the steps of a fit; None without a log.
-
-    Parameters
-    ----------
-    log : sequence of mapping
-        The rows of ``log.csv``.
-    stages : sequence of mapping
-        Of each its ``name`` and ``steps``.
-    """
+    """Return correlation, distance to a reference, strength and temperature over the steps of a fit; None without a log."""
     if not log:
         return None
     has_rmsd = log[-1].get("ca_rmsd") is not None
@@ -108,8 +100,6 @@ def fsc_figure(
     ----------
     curves : mapping of str to (str, mapping or None)
         By stage, or `HALF_MAPS`: what each is called, and its ``frequency`` (1/Å) and ``correlation``.
-    threshold : float
-        A line.
     """
     known = {stage: curve for stage, curve in curves.items() if curve[1]}
     if not known:

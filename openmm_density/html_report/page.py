@@ -43,12 +43,7 @@ def write_page(path: str | os.PathLike[str], page: Page) -> None:
 
 
 def page_text(page: Page) -> str:
-    """Return the HTML of a page.
-
-    Parameters
-    ----------
-    page : Page
-    """
+    """Return the HTML of a page."""
     plots = [block for section in page.sections for block in section.blocks if isinstance(block, Plot)]
     figures = {plot.key: plot.figure for plot in plots if plot.figure is not None}
     picture = None

@@ -21,12 +21,6 @@ _STAGES = {"before": "initial", "kept": "initial", "after": "final", "reference"
 def ramachandran_figure(models: Sequence[ShownModel], rows: Mapping[str, int]) -> dict[str, Any] | None:
     """Return φ and ψ of the residues of some models, by plot, with its regions; None without a residue that has both.
 
-    Parameters
-    ----------
-    models : sequence of ShownModel
-    rows : mapping of str to int
-        The place of each residue among those of the summary, by its label; those of a reference have none.
-
     Returns
     -------
     dict

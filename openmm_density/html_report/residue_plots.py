@@ -17,17 +17,7 @@ _CHANGES = ("rebuilt", "turned", "flipped")
 def agreement_figure(
     residues: Sequence[Mapping[str, Any]], stages: Mapping[str, str], doubtful: Sequence[Sequence[int]]
 ) -> dict[str, Any] | None:
-    """Return correlation and Q-score by residue; None where nothing is known.
-
-    Parameters
-    ----------
-    residues : sequence of mapping
-        Of a summary.
-    stages : mapping of str to str
-        What each stage is called: "initial", "final" and "reference", as far as there are any.
-    doubtful : sequence of sequence of int
-        Places of the residues that doubts name, which are shaded.
-    """
+    """Return correlation and Q-score by residue; None where nothing is known."""
     rows = [i for i, residue in enumerate(residues) if residue["kind"] != "water"]
     x = {row: place for place, row in enumerate(rows)}
     measures = [
@@ -85,8 +75,6 @@ def b_factor_figure(
 
     Parameters
     ----------
-    residues : sequence of mapping
-        Of a summary, with ``b_factor_initial`` and ``b_factor_deviation`` where B factors were refined.
     b_factors : sequence
         Of each residue in Å², or None.
     """

@@ -26,13 +26,6 @@ def residue_values(
 ) -> list[dict[str, Any]]:
     """Return the residues of a summary with how far each was moved, and its B factor.
 
-    Parameters
-    ----------
-    residues : sequence of mapping
-        As in a summary.
-    models : sequence of ShownModel
-        "after", and "before" with the same topology, as far as there are any.
-
     Returns
     -------
     list of dict

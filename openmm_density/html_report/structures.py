@@ -105,17 +105,7 @@ TRACE = frozenset((*BACKBONE, "P", "O5'", "C3'", "C4'", "O3'", "C5'", "C1'", "N1
 def drawn_models(
     models: Sequence[ShownModel], residues: Sequence[Mapping[str, Any]], trajectory: Path | None = None
 ) -> dict[str, Any]:
-    """Return models for the page: ``atoms``, by topology, ``models`` with their places in them, and ``film``.
-
-    Parameters
-    ----------
-    models : sequence of ShownModel
-        Those that share a topology are drawn with the same atoms. Frames are those of the first.
-    residues : sequence of mapping
-        Of the summary, with a ``residue`` each.
-    trajectory : path, optional
-        Frames as DCD, for the topology of the first model.
-    """
+    """Return models for the page: ``atoms``, by topology, ``models`` with their places in them, and ``film``."""
     rows: dict[str, int] = {}
     for row, residue in enumerate(residues):
         rows.setdefault(residue["residue"], row)

@@ -57,16 +57,8 @@ def surfaces(
 
     Parameters
     ----------
-    density_map : DensityMap
-    models : sequence of ShownModel
-        The difference is that of the first, of which all atoms are known. Around copies of it the map is shown where it need not
-        be much coarser for that.
     resolution : float
         Å.
-    mean, sd : float, optional
-        Of the whole map, where this is a part of it.
-    most_voxels : int
-        About so many are drawn.
     """
     statistics = {
         "mean": float(density_map.data.mean(dtype=np.float64)) if mean is None else mean,

@@ -29,14 +29,8 @@ def check_resolution(density_map: DensityMap, resolution: float) -> None:
 
     Parameters
     ----------
-    density_map : DensityMap
     resolution : float
         In Å; positive.
-
-    Raises
-    ------
-    InputError
-        If it is finer than the smallest step between voxels, half of what these can hold, or coarser than the map is wide.
     """
     # The coarsest step of an anisotropic map need not be that of what is seen.
     voxel, side = density_map.voxel_size.min(), widest_side(density_map)

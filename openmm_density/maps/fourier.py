@@ -20,16 +20,10 @@ def fourier_filtered(data: np.ndarray, matrix: np.ndarray, transfer: Transfer) -
 
     Parameters
     ----------
-    data : np.ndarray, shape (nz, ny, nx)
-        One period of the array.
     matrix : np.ndarray, shape (3, 3)
         Its columns are the Cartesian steps in Å of the grid.
     transfer : callable
         Takes |s|² in Å⁻² at every frequency and returns the factor there.
-
-    Returns
-    -------
-    np.ndarray of float32, shape (nz, ny, nx)
     """
     nz, ny, nx = data.shape
     s2 = _square_frequencies(fft.rfftfreq(nx), fft.fftfreq(ny), fft.fftfreq(nz), matrix)
@@ -52,16 +46,8 @@ def low_passed(
 
     Parameters
     ----------
-    data, matrix, transfer
-        As of `fourier_filtered`.
     resolution : float
         In Å: frequencies with |s| above its inverse are set to 0.
-    every : sequence of int, shape (3,)
-        Every so many points along x, y and z are returned, the first among them; divisors of nx, ny and nz.
-
-    Returns
-    -------
-    np.ndarray of float32, shape (nz / every z, ny / every y, nx / every x)
     """
     size = np.array(data.shape[::-1])
     # |h| = |a · s| is at most |a| / resolution; one more for rounding.

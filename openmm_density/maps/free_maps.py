@@ -25,9 +25,6 @@ def check_free_map(free_map: DensityMap, density_map: DensityMap, resolution: fl
 
     Parameters
     ----------
-    free_map : DensityMap
-        On any grid.
-    density_map : DensityMap
     resolution : float
         Of the map, in Å.
 
@@ -35,11 +32,6 @@ def check_free_map(free_map: DensityMap, density_map: DensityMap, resolution: fl
     -------
     str or None
         What speaks against it.
-
-    Raises
-    ------
-    InputError
-        If it is the map itself, its contrast is inverted, or it is not of the molecule, or elsewhere.
     """
     if is_same_map(free_map, density_map):
         raise InputError("the free map is the map that is fitted into, and not free", remedy=_REMEDY)

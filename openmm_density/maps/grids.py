@@ -34,15 +34,6 @@ def checked_positions(
     ----------
     positions : Quantity or array_like, shape (N, 3)
         Cartesian positions in Å.
-    n_atoms : int, optional
-        How many there must be.
-    topology : openmm.app.Topology, optional
-        Of the atoms, to name those that are nowhere.
-
-    Raises
-    ------
-    InputError
-        If there are none, not as many as there must be, or a coordinate is not finite.
     """
     positions = positions_in_angstrom(positions, n_atoms)
     if not len(positions):
@@ -52,13 +43,7 @@ def checked_positions(
 
 
 def check_finite_positions(positions: np.ndarray, topology: Topology | None = None) -> None:
-    """Refuse positions of shape (N, 3), one for each atom of a topology, that are NaN or infinite.
-
-    Raises
-    ------
-    InputError
-        Naming these atoms; without a topology by number, counted from 0.
-    """
+    """Refuse positions of shape (N, 3), one for each atom of a topology, that are NaN or infinite."""
     nowhere = np.flatnonzero(~np.isfinite(positions).all(axis=1))
     if not len(nowhere):
         return
@@ -74,13 +59,7 @@ def check_finite_positions(positions: np.ndarray, topology: Topology | None = No
 
 
 def checked_voxel_size(voxel_size: Any) -> np.ndarray:
-    """Return a voxel size in Å, shape (3,), or () where one is given for all axes.
-
-    Raises
-    ------
-    InputError
-        If these are no positive lengths.
-    """
+    """Return a voxel size in Å, shape (3,), or () where one is given for all axes."""
     sizes = np.asarray(in_unit(voxel_size, "Å", "voxel_size"), dtype=np.float64)
     if sizes.shape not in ((), (3,)) or not (np.isfinite(sizes).all() and (sizes > 0).all()):
         raise InputError(
@@ -115,13 +94,7 @@ def cell_parameters(vectors: np.ndarray) -> tuple[float, float, float, float, fl
 
 
 def index_reach(matrix: np.ndarray, radius: float) -> np.ndarray:
-    """Return how many grid steps along each axis a sphere of this radius (Å) reaches, shape (3,).
-
-    Raises
-    ------
-    InputError
-        If these are more than a grid can have.
-    """
+    """Return how many grid steps along each axis a sphere of this radius (Å) reaches, shape (3,)."""
     reach = np.ceil(radius * np.linalg.norm(np.linalg.inv(matrix), axis=1))
     if not (reach <= MOST_VOXELS).all():
         raise InputError(
@@ -140,20 +113,8 @@ def index_box(
     ----------
     positions : np.ndarray, shape (N, 3)
         Cartesian positions in Å.
-    matrix, origin : np.ndarray, shapes (3, 3) and (3,)
-        The grid.
     margin : float or Quantity
         Radius of the spheres in Å.
-
-    Returns
-    -------
-    start, stop : np.ndarray of int, shape (3,)
-        The box's first indices (i, j, k), and those past its last.
-
-    Raises
-    ------
-    InputError
-        If the margin is not a length, or the box has more voxels than memory should hold.
     """
     margin = checked_length(margin, "margin")
     inverse = np.linalg.inv(matrix)
@@ -190,8 +151,6 @@ def voxels_around(
     ----------
     index : np.ndarray, shape (N, 3)
         Fractional indices (i, j, k) of the points in a box of the grid.
-    size : np.ndarray of int, shape (3,)
-        Number of grid points (nx, ny, nz) of the box, which must hold the sphere around every point.
     matrix : np.ndarray, shape (3, 3)
         Its columns are the Cartesian steps in Å of the grid.
     radius : float

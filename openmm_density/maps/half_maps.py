@@ -18,17 +18,7 @@ LEAST_AGREEMENT = 0.5
 
 
 def check_half_maps(first: DensityMap, second: DensityMap) -> None:
-    """Refuse two maps that cannot be the halves of one reconstruction.
-
-    Parameters
-    ----------
-    first, second : DensityMap
-
-    Raises
-    ------
-    InputError
-        If they are on different grids, one of them is the same everywhere, or their voxels are the same up to a scale.
-    """
+    """Refuse two maps that cannot be the halves of one reconstruction."""
     same_grid = (
         first.shape == second.shape
         and np.allclose(first.matrix, second.matrix, atol=1e-4)
@@ -61,17 +51,8 @@ def check_halves_of_map(
 
     Parameters
     ----------
-    first, second : DensityMap
-        Two that `check_half_maps` has let pass.
-    density_map : DensityMap
-        On any grid.
     resolution : float
         Of the map, in Å.
-
-    Raises
-    ------
-    InputError
-        If one of them is the map, or their mean correlates by less than `LEAST_AGREEMENT` with it.
     """
     for which, half in (("first", first), ("second", second)):
         if is_same_map(half, density_map):

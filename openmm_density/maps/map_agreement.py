@@ -18,12 +18,7 @@ _MOST_COMPARED = 200_000
 
 
 def is_same_map(other: DensityMap, density_map: DensityMap) -> bool:
-    """Return whether another map is the map, also scaled, rounded, cut out of it or put into a larger box.
-
-    Parameters
-    ----------
-    other, density_map : DensityMap
-    """
+    """Return whether another map is the map, also scaled, rounded, cut out of it or put into a larger box."""
     n = density_map.data.size
     # Every so many voxels, with no common factor of the grid's rows.
     index = np.arange(0, n, max(n // _MOST_COMPARED, 1) | 1)
@@ -43,9 +38,6 @@ def agreement_in_either(other: DensityMap, density_map: DensityMap, resolution: 
 
     Parameters
     ----------
-    other : DensityMap
-        On any grid.
-    density_map : DensityMap
     resolution : float
         Å.
 

@@ -62,22 +62,7 @@ class PlacedVoxels(NamedTuple):
 def read_map(
     path: str | os.PathLike[str], *, columns: tuple[str, str] | None = None, periodic: bool | None = None
 ) -> PlacedVoxels:
-    """Read a map file, or make a map from structure factors; `DensityMap.from_file` tells how.
-
-    Parameters
-    ----------
-    path : path-like
-        ``.mrc``, ``.map``, ``.ccp4``, ``.situs``, ``.sit`` or ``.mtz``, each also with ``.gz``.
-    columns : (str, str), optional
-        Labels of amplitude and phase in an MTZ file.
-    periodic : bool, optional
-        Whether the map is (part of) a unit cell, where the file is not to decide.
-
-    Raises
-    ------
-    InputError
-        If the file is missing, is not such a file, is cut short, contradicts itself, or holds no density.
-    """
+    """Read a map file, or make a map from structure factors; `DensityMap.from_file` tells how."""
     path = Path(path)
     check_given_file(path, "give the path of a density map")
     suffix = map_suffix(path)
@@ -99,20 +84,7 @@ def read_map(
 
 
 def write_map(path: str | os.PathLike[str], voxels: PlacedVoxels) -> None:
-    """Write a map file whole or not at all; `DensityMap.write` tells how.
-
-    Parameters
-    ----------
-    path : path-like
-        ``.mrc``, ``.map``, ``.ccp4``, ``.situs`` or ``.sit``, each also with ``.gz``.
-    voxels : PlacedVoxels
-        The map.
-
-    Raises
-    ------
-    InputError
-        If the suffix is none of these, the folder does not exist, or the format cannot hold the map.
-    """
+    """Write a map file whole or not at all; `DensityMap.write` tells how."""
     path = Path(path)
     suffix = check_can_be_written(path)
     compressed = path.name.lower().endswith(".gz")
@@ -366,13 +338,7 @@ def _read_situs(path: Path, periodic: bool | None) -> PlacedVoxels:
 
 
 def _situs_numbers(text: bytearray) -> tuple[list[Any], np.ndarray]:
-    """Return voxel size, origin and size of a SITUS map, and its values.
-
-    Raises
-    ------
-    ValueError, DeprecationWarning
-        If one is no number.
-    """
+    """Return voxel size, origin and size of a SITUS map, and its values."""
     tokens = text.split(None, 7)
     if len(tokens) < 7 or max(map(len, tokens[:7])) > LONGEST_SITUS_NUMBER:
         raise ValueError("its first line is not seven numbers")

@@ -23,13 +23,7 @@ def is_map_name(path: Path) -> bool:
 
 
 def map_suffix(path: Path) -> str:
-    """Return the suffix of a map's format, without .gz: by the content of the file where that tells, else by its name.
-
-    Raises
-    ------
-    InputError
-        If the name is no map's, or the content is a model's.
-    """
+    """Return the suffix of a map's format, without .gz: by the content of the file where that tells, else by its name."""
     named = suffix_of_name(path)
     kind = kind_of(path)
     if kind in MODELS:
@@ -44,13 +38,7 @@ def map_suffix(path: Path) -> str:
 
 
 def suffix_of_name(path: Path) -> str:
-    """Return the suffix that a map's name has, without .gz.
-
-    Raises
-    ------
-    InputError
-        If that is no map's.
-    """
+    """Return the suffix that a map's name has, without .gz."""
     name = path.name.lower().removesuffix(".gz")
     for suffix in _SUFFIXES:
         if name.endswith(suffix):
@@ -63,12 +51,7 @@ def suffix_of_name(path: Path) -> str:
 
 
 def check_columns(path: Path, columns: Sequence[str] | None) -> None:
-    """Refuse columns of a map that has none.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse columns of a map that has none."""
     if columns is not None and map_suffix(path) != MTZ_SUFFIX:
         raise InputError(
             "can only be chosen in an .mtz file",
@@ -80,13 +63,7 @@ def check_columns(path: Path, columns: Sequence[str] | None) -> None:
 
 
 def check_can_be_written(path: Path) -> str:
-    """Return the suffix that tells the format of a map that is to be written.
-
-    Raises
-    ------
-    InputError
-        If that is no format in which maps are written, or the folder does not exist.
-    """
+    """Return the suffix that tells the format of a map that is to be written."""
     suffix = suffix_of_name(path)
     if suffix == MTZ_SUFFIX:
         raise InputError(

@@ -146,20 +146,11 @@ class ModelDensity:
         ----------
         positions : Quantity or array_like, shape (N, 3)
             Cartesian positions in Å.
-        matrix, origin : np.ndarray, shapes (3, 3) and (3,)
-            The grid, as in `DensityMap`.
 
         Returns
         -------
-        start : np.ndarray of int, shape (3,)
-            Grid indices (i, j, k) of the box's first voxel; they may be negative or lie beyond the grid.
         density : np.ndarray of float32, shape (nz, ny, nx)
             Density of the box. It reaches past every atom by the reach of its density and at least 3 Å.
-
-        Raises
-        ------
-        InputError
-            If there is not one finite position per atom of the topology, or the box has more points than memory should hold.
         """
         positions = checked_positions(positions, self.n_atoms, self._topology)[self._scatterers]
         calculator, oversampling, start, size = self._box(positions, matrix, origin)

@@ -31,11 +31,6 @@ def read_mrc_contents(path: str | os.PathLike[str]) -> MrcContents:
     """Read an MRC or CCP4 file, compressed or not, for which no more memory is taken than it has bytes.
 
     A machine stamp that contradicts the byte order is forgiven, because some programs write one.
-
-    Raises
-    ------
-    InputError
-        If it is no such file, holds no density, or its header contradicts its length.
     """
     path = Path(path)
     try:

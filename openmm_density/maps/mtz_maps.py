@@ -44,24 +44,10 @@ def read_mtz_map(
 ) -> tuple[np.ndarray, np.ndarray, gemmi.SpaceGroup]:
     """Build the map of one unit cell from amplitudes and phases.
 
-    Parameters
-    ----------
-    path : path-like
-        An MTZ file, compressed or not.
-    columns : (str, str), optional
-        Labels of amplitude and phase; found among the usual ones when not given.
-
     Returns
     -------
-    data : np.ndarray of float32, shape (nz, ny, nx)
     matrix : np.ndarray, shape (3, 3)
         Its columns are the steps of the grid in Å.
-    space_group : gemmi.SpaceGroup
-
-    Raises
-    ------
-    InputError
-        If it is no such file, contradicts itself, or has no such columns.
     """
     path = Path(path)
     mtz = read_mtz(path)
@@ -80,13 +66,7 @@ def read_mtz_map(
 
 
 def read_mtz(path: Path) -> gemmi.Mtz:
-    """Read an MTZ file, compressed or not, whose header promises no more than it holds.
-
-    Raises
-    ------
-    InputError
-        If it is no such file.
-    """
+    """Read an MTZ file, compressed or not, whose header promises no more than it holds."""
     try:
         contents = read_unpacked(path)
         _check_length(contents)
@@ -113,13 +93,7 @@ def _unpacked(path: Path, contents: bytearray) -> Iterator[str]:
 
 
 def _check_length(contents: bytearray) -> None:
-    """Refuse a header that gives other numbers of columns and reflections than there is room for.
-
-    Raises
-    ------
-    ValueError
-        Saying what it gives.
-    """
+    """Refuse a header that gives other numbers of columns and reflections than there is room for."""
     if contents[:4] != b"MTZ ":
         raise ValueError("it does not start with MTZ")
     if len(contents) < _RECORD:
@@ -205,12 +179,7 @@ def _labels(mtz: gemmi.Mtz, columns: tuple[str, str] | None, path: Path) -> tupl
 
 
 def check_reflections(mtz: gemmi.Mtz, path: Path) -> None:
-    """Refuse indices and cells that are damaged: from them follows how large the grid becomes.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse indices and cells that are damaged: from them follows how large the grid becomes."""
     if [column.type for column in mtz.columns][:3] != ["H"] * 3 or not mtz.nreflections:
         raise InputError(
             "it has no reflections, or no indices H, K, L before them",

@@ -25,18 +25,12 @@ def empty_grid(
 
     Parameters
     ----------
-    model : ModelDensity
     positions : np.ndarray, shape (N, 3)
         Å.
     voxel_size : float, Quantity or None
         Side in Å of the cubic voxels; a quarter of the resolution where None.
     margin : float or Quantity
         The grid reaches at least this far, in Å, beyond every atom.
-
-    Raises
-    ------
-    InputError
-        If the voxels are larger than the resolution, or more than memory should hold.
     """
     step = model.resolution / 4
     if voxel_size is not None:
@@ -104,23 +98,8 @@ def band_limited_noise(
 
     Parameters
     ----------
-    density : np.ndarray, shape (n,)
-        The voxels near the model, of whose standard deviation `noise` is a fraction.
-    shape, matrix
-        The grid.
     resolution : float
         Å.
-    noise : float
-    seed : int
-
-    Returns
-    -------
-    np.ndarray of float32, shape (nz, ny, nx)
-
-    Raises
-    ------
-    InputError
-        If there is no density.
     """
     if not density.any():
         raise InputError(

@@ -30,7 +30,6 @@ def moved_with_residues(model: Model, positions: np.ndarray) -> np.ndarray:
 
     Parameters
     ----------
-    model : Model
     positions : np.ndarray, shape (N, 3)
         Of its fitted atoms, in Å.
 

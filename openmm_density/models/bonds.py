@@ -113,13 +113,7 @@ def connections_of_alternates(model: Model, structure: gemmi.Structure) -> list[
 def add_bonds(
     model: Model, structure: gemmi.Structure, connections: list[tuple[gemmi.Connection, tuple[int, int]]]
 ) -> None:
-    """Add to the topology of a model the bonds that names, its file and distances tell.
-
-    Raises
-    ------
-    InputError
-        If there are more atoms in one place than there is room for: their pairs would take hours.
-    """
+    """Add to the topology of a model the bonds that names, its file and distances tell."""
     topology, positions = model.topology, model.positions
     _check_crowding(model)
     topology.createStandardBonds()

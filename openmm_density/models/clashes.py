@@ -15,8 +15,6 @@ def clashing_pairs(system: openmm.System, positions: np.ndarray) -> np.ndarray:
 
     Parameters
     ----------
-    system : openmm.System
-        With a `NonbondedForce`, whose exceptions tell what is bonded.
     positions : np.ndarray, shape (N, 3)
         In nm.
     """

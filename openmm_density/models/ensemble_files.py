@@ -36,22 +36,8 @@ def write_ensemble_cif(
 
     Parameters
     ----------
-    path : path-like
-    topology : openmm.app.Topology
-        Of each.
     models : sequence of Quantity or array_like, each (N, 3)
         Å where plain.
-    weights : sequence of float
-        Of the models, which sum up to 1.
-    conformations : sequence of int
-        The conformation that each is of, from 1.
-    b_factors, header
-        As for `openmm_density.models.structure_files.write_cif`.
-
-    Raises
-    ------
-    InputError
-        The numbers of models and weights differ, of atoms differ, a coordinate is not a number, or the file cannot be written.
     """
     if not len(models) or not len(models) == len(weights) == len(conformations):
         raise InputError(

@@ -42,19 +42,6 @@ def load_force_field(files: Sequence[Path], allow_scripts: bool = False) -> app.
     """Read force field files, and what they include.
 
     What is checked is what OpenMM is handed, so that no file can be exchanged in between.
-
-    Parameters
-    ----------
-    files : sequence of Path
-        As `openmm_density.models.force_fields.force_field_files` finds them.
-    allow_scripts : bool
-        Whether files that are not installed with OpenMM may hold Python code, which OpenMM then executes.
-
-    Raises
-    ------
-    InputError
-        A file cannot be read, is no force field file, declares a document type (whose entities may expand without end), or holds
-        code that is not allowed.
     """
     found = tuple(_with_included(files, allow_scripts))
     try:
@@ -82,29 +69,12 @@ def _force_field(files: tuple[_File, ...]) -> app.ForceField:
 
 
 def files_read(files: Sequence[Path]) -> list[Path]:
-    """Name the files that `load_force_field` reads, those of OpenMM's own apart.
-
-    Raises
-    ------
-    InputError
-        A file cannot be read.
-    """
+    """Name the files that `load_force_field` reads, those of OpenMM's own apart."""
     return [file.path for file in _with_included(files, allow_scripts=True) if not is_shipped(file.path)]
 
 
 def find_file(name: str) -> Path:
-    """Find a file as OpenMM does, here or among its own; where both have it, OpenMM would take the one here.
-
-    Parameters
-    ----------
-    name : str
-        A path, also relative to a folder of OpenMM's own.
-
-    Raises
-    ------
-    InputError
-        There is no such file, or it may mean either of two.
-    """
+    """Find a file as OpenMM does, here or among its own; where both have it, OpenMM would take the one here."""
     here, shipped = Path(name), _shipped(name)
     if not os.path.exists(here):
         if shipped is None:
@@ -124,13 +94,7 @@ def find_file(name: str) -> Path:
 
 
 def shipped_file(name: str) -> Path:
-    """Return the path of a file of OpenMM's own, whatever the present folder holds.
-
-    Raises
-    ------
-    InputError
-        This OpenMM has none of that name.
-    """
+    """Return the path of a file of OpenMM's own, whatever the present folder holds."""
     found = _shipped(name)
     if found is None:
         raise InputError(

@@ -28,18 +28,6 @@ def force_field_files(
     """Find the files of a force field and of an implicit solvent, in the order in which OpenMM has to read them.
 
     A name of `FORCE_FIELDS` or `SOLVENTS` means files of OpenMM's own, also where the present folder has some of their names.
-
-    Parameters
-    ----------
-    names : str, path, or sequence of these
-        A name of `FORCE_FIELDS` or files; files after a name add to it, such as those of ligands.
-    solvent : str
-        One of `SOLVENTS`.
-
-    Raises
-    ------
-    InputError
-        A name is not known, there is no such file, or two may be meant.
     """
     check_force_field_names(names, solvent)
     files = []
@@ -55,13 +43,7 @@ def force_field_files(
 def check_force_field_names(
     names: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], solvent: str = "none"
 ) -> None:
-    """Refuse names of force fields and solvents that are not known, without looking for files.
-
-    Raises
-    ------
-    InputError
-        Naming those that are known.
-    """
+    """Refuse names of force fields and solvents that are not known, without looking for files."""
     if solvent not in SOLVENTS:
         raise InputError(
             "must be a known solvent",
@@ -88,13 +70,7 @@ def check_force_field_names(
 
 
 def check_ligands(ligand_forcefield: str | None, smiles: Mapping[str, str]) -> None:
-    """Refuse the SMILES of ligands, by residue name, without a force field to parametrise them.
-
-    Raises
-    ------
-    InputError
-        Naming a residue that has one.
-    """
+    """Refuse the SMILES of ligands, by residue name, without a force field to parametrise them."""
     if ligand_forcefield in (None, RIGID) and smiles:
         raise InputError(
             f"can only be used with {as_argument('ligand_forcefield')}",
@@ -105,13 +81,7 @@ def check_ligands(ligand_forcefield: str | None, smiles: Mapping[str, str]) -> N
 
 
 def lasting_names(names: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
-    """Return names of force fields that mean the same in any folder: absolute paths of the user's files, other names as given.
-
-    Raises
-    ------
-    InputError
-        There is no such file, or two may be meant.
-    """
+    """Return names of force fields that mean the same in any folder: absolute paths of the user's files, other names as given."""
     listed = _listed(names)
     own = [None if name in FORCE_FIELDS else find_file(name) for name in listed]
     return [name if path is None or is_shipped(path) else str(path) for name, path in zip(listed, own)]

@@ -35,10 +35,6 @@ def with_mended_centres(model: Model) -> tuple[Model, list[str]]:
 
     A model most of whose atoms were moved at random has such; a Cα with the geometry of a D-amino acid stays. What a centre's
     hydrogen is goes with it; bonds are left to a minimisation. Where many centres are inverted (`MOST`) the model stays as it is.
-
-    Parameters
-    ----------
-    model : Model
     """
     centres = chiral_centres(model.topology)
     heights = _heights(model.positions, centres)

@@ -59,21 +59,8 @@ def built_hydrogens(
 
     Parameters
     ----------
-    molecule : Molecule
-        What it is.
-    label : str
-        How an error calls it.
-    elements : sequence of str, length N
-        Of its heavy atoms.
-    bonds : sequence of (int, int)
-        Between these.
     positions : np.ndarray, shape (N, 3)
         Å.
-
-    Raises
-    ------
-    InputError
-        These are not the heavy atoms and bonds of the molecule.
     """
     atoms, conformer = molecule.elements, molecule.positions
     whole = graph_of(atoms, molecule.bonds)

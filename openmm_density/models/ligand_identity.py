@@ -92,8 +92,6 @@ def handedness(molecule: Molecule, residue: app.topology.Residue, positions: np.
 
     Parameters
     ----------
-    molecule : Molecule
-    residue : Residue
     positions : np.ndarray, shape (N, 3)
         Of all atoms of its topology, in Å. A centre that is flat there counts for neither hand.
     """
@@ -127,8 +125,6 @@ def unlike(molecule: Molecule, residue: app.topology.Residue, positions: np.ndar
 
     Parameters
     ----------
-    molecule : Molecule
-    residue : Residue
     positions : np.ndarray, shape (N, 3), or None
         Of all atoms of its topology, in Å; without them hands are not compared.
     """

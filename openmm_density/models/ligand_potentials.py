@@ -85,17 +85,7 @@ class InternalPotential(Protocol):
     bound: float
 
     def create_force(self, particles: np.ndarray, n_particles: int, parameter_name: str) -> openmm.Force:
-        """Build the force of one copy.
-
-        Parameters
-        ----------
-        particles : np.ndarray of int, shape (n,)
-            Its atoms, in the potential's order, among all of a System.
-        n_particles : int
-            How many that has.
-        parameter_name : str
-            Of the Context's parameter that the energy is multiplied by, 1 at first.
-        """
+        """Build the force of one copy."""
         ...
 
     def energy(self, positions: np.ndarray) -> float:
@@ -176,13 +166,7 @@ class PotentialParameters:
     def add_to(
         self, forcefield: app.ForceField, residues: Sequence[tuple[str, app.topology.Residue]]
     ) -> None:
-        """Note which atoms are whose, and the templates that `load_into` adds to the force field.
-
-        Raises
-        ------
-        InputError
-            A residue has other atoms or bonds than its potential.
-        """
+        """Note which atoms are whose, and the templates that `load_into` adds to the force field."""
         xml = ElementTree.Element("ForceField")
         types = ElementTree.SubElement(xml, "AtomTypes")
         definitions = ElementTree.SubElement(xml, "Residues")
@@ -212,13 +196,7 @@ def molecule_of(potential: InternalPotential) -> Molecule:
 
 
 def atoms_in_order(potential: InternalPotential, label: str, residue: app.topology.Residue) -> np.ndarray:
-    """Return the atoms of a residue in the order of a potential's.
-
-    Raises
-    ------
-    InputError
-        They, or their bonds, are others.
-    """
+    """Return the atoms of a residue in the order of a potential's."""
     atoms = list(residue.atoms())
     place = {atom.index: k for k, atom in enumerate(atoms)}
     own = graph_of(

@@ -84,19 +84,8 @@ class LigandParameters:
 
         Parameters
         ----------
-        name, label : str
-            The residue's name, and how an error calls it.
-        elements : sequence of str, length N
-            Of its heavy atoms.
-        bonds : sequence of (int, int)
-            Between these.
         positions : array_like, shape (N, 3)
             Å.
-
-        Raises
-        ------
-        InputError
-            These are not the heavy atoms and bonds of the molecule.
         """
         return built_hydrogens(self.molecule(name), label, elements, bonds, positions)
 
@@ -113,13 +102,7 @@ class LigandParameters:
     def add_to(
         self, forcefield: app.ForceField, residues: Iterator[tuple[str, app.topology.Residue]]
     ) -> None:
-        """Add the templates and parameters of ligands, one residue of each kind, to a force field.
-
-        Raises
-        ------
-        InputError
-            A ligand cannot be parametrised, or its parameters do not go with the force field.
-        """
+        """Add the templates and parameters of ligands, one residue of each kind, to a force field."""
         done = set()
         for label, residue in residues:
             if residue.name in done:
@@ -171,13 +154,7 @@ class LigandParameters:
 
 
 def dictionary_smiles(paths: Sequence[str | os.PathLike[str]] | str | os.PathLike[str]) -> dict[str, str]:
-    """Return the SMILES that restraint dictionaries (AceDRG) and wwPDB component files hold, by component.
-
-    Parameters
-    ----------
-    paths : path or sequence of paths
-        What cannot be read is left to `openmm_density.chemistry.planes.find_planes` to refuse.
-    """
+    """Return the SMILES that restraint dictionaries (AceDRG) and wwPDB component files hold, by component."""
     found: dict[str, str] = {}
     for path in [paths] if isinstance(paths, str | os.PathLike) else paths:
         if not Path(path).is_file():

@@ -88,8 +88,6 @@ def match_ligands(
 
     Parameters
     ----------
-    topology, reference_topology : openmm.app.Topology
-        The two models.
     positions, reference_positions : Quantity or array_like, shapes (N, 3) and (M, 3)
         Cartesian positions in Å, both in one frame.
 

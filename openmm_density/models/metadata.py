@@ -140,17 +140,7 @@ class Metadata:
         return replace(self, structure=structure, is_elsewhere=True)
 
     def attach(self, structure: gemmi.Structure, aligned: bool = True, unnamed: str = "") -> None:
-        """Add all that gemmi holds to a structure whose polymers have their names, entity types and subchains.
-
-        Parameters
-        ----------
-        structure : gemmi.Structure
-        aligned : bool
-            For mmCIF, where residues get their place in the sequence as label_seq, and only the sequences that hold all residues
-            of their chain are added; else for PDB, which has no characters but ASCII.
-        unnamed : str
-            What the chain without a name is called.
-        """
+        """Add all that gemmi holds to a structure whose polymers have their names, entity types and subchains."""
         own = self.structure
         structure.meta, structure.resolution = own.meta, own.resolution
         info = dict(own.info)

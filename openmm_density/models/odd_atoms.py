@@ -26,11 +26,6 @@ def check_twice(path: Path, residues: Sequence[ReadResidue]) -> None:
     """Refuse residues of which some atoms are there twice, and others are not: they would be taken for two, and completed.
 
     What is there twice as a whole, such as waters whose numbers ran out, is two residues.
-
-    Raises
-    ------
-    InputError
-        Naming the first such atom.
     """
     for residue, following in pairwise(residues):
         same = (residue.chain, residue.number, residue.insertion_code, residue.segment, residue.name) == (
@@ -51,13 +46,7 @@ def check_twice(path: Path, residues: Sequence[ReadResidue]) -> None:
 
 
 def check_occupancies(model: Model) -> None:
-    """Refuse a model with occupancies that no atom can have, where they count.
-
-    Raises
-    ------
-    InputError
-        If one is over 1 or below 0, or those of an atom's conformers sum up to more than 1.
-    """
+    """Refuse a model with occupancies that no atom can have, where they count."""
     values = np.append(model.occupancies, model.alternates.occupancies)
     records = [*model.records, *model.alternates.records]
     wrong = [
@@ -97,13 +86,7 @@ def check_occupancies(model: Model) -> None:
 
 
 def check_b_factors(model: Model) -> None:
-    """Refuse a model with B factors that no atom can have, where they count; one whose B factors are all 0 has none.
-
-    Raises
-    ------
-    InputError
-        If one is below 0, or 0 where others are not; those of hydrogens may be 0.
-    """
+    """Refuse a model with B factors that no atom can have, where they count; one whose B factors are all 0 has none."""
     heavy = np.array([record.element not in ("H", "D") for record in model.records])
     wrong = (model.b_factors < 0) | (heavy & (model.b_factors == 0) & bool(model.b_factors[heavy].any()))
     if wrong.any():

@@ -42,10 +42,6 @@ def rigid_domains(
     ----------
     traces : np.ndarray, shape (F, R, 3)
         One atom of each residue in each frame, in Å.
-    chains : sequence of np.ndarray of int
-        The residues of each chain, in their order.
-    worth : float
-        Of the deviation from rigid bodies, what has to be left for one domain more.
 
     Returns
     -------
@@ -183,8 +179,6 @@ def domain_motions(
         Å.
     labels : np.ndarray of int, shape (R,)
         From `rigid_domains`.
-    stretches : sequence of sequence of str
-        What the residues of each domain are called.
     """
     placed = placed_by(traces, labels == 0)
     motions = []

@@ -26,13 +26,7 @@ def is_structure_name(path: str | os.PathLike[str]) -> bool:
 
 
 def structure_format(path: str | os.PathLike[str]) -> str:
-    """Return "PDB" or "mmCIF": what a model's file is by its content, and where that does not tell, by its name.
-
-    Raises
-    ------
-    InputError
-        If the name is no model's, or the content is a map's.
-    """
+    """Return "PDB" or "mmCIF": what a model's file is by its content, and where that does not tell, by its name."""
     if not is_structure_name(path):
         raise InputError(
             "the ending is none of .pdb, .ent, .cif, .mmcif (or one of these and .gz)",

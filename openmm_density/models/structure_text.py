@@ -48,23 +48,11 @@ _CIF_NAMES = ("_atom_site.Cartn_x", "_struct_conn.id")
 def read_structure(path: str | os.PathLike[str], *, first_model: bool = True) -> gemmi.Structure:
     """Read a PDB or mmCIF file with gemmi.
 
-    Parameters
-    ----------
-    path : path-like
-        A file ending in .pdb, .ent, .cif or .mmcif, or in one of these and .gz; its content tells which of the formats it is in.
-    first_model : bool
-        Whether only the atoms of the first model have to be sound.
-
     Returns
     -------
     gemmi.Structure
         Its unit cell is that of nothing (1 Å) where the file's is none. Serial numbers of an mmCIF file's atoms are those of
         their rows, from 1.
-
-    Raises
-    ------
-    InputError
-        The file is missing, is not a model, or an atom's coordinate, occupancy or B factor is not a number; the atom is named.
     """
     path = Path(path)
     is_pdb = structure_format(path) == "PDB"
@@ -77,12 +65,7 @@ def read_structure(path: str | os.PathLike[str], *, first_model: bool = True) ->
 
 
 def check_atoms(path: Path, structure: gemmi.Structure) -> None:
-    """Refuse a structure whose first model has no atoms.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse a structure whose first model has no atoms."""
     if not len(structure) or not any(len(residue) for chain in structure[0] for residue in chain):
         raise InputError(
             "no atoms were found",
@@ -92,13 +75,7 @@ def check_atoms(path: Path, structure: gemmi.Structure) -> None:
 
 
 def read_pdb_header(path: str | os.PathLike[str]) -> list[str]:
-    """Return the lines of a PDB file before its first atom, with question marks for what is no character of the format.
-
-    Raises
-    ------
-    InputError
-        The file is missing or cannot be read.
-    """
+    """Return the lines of a PDB file before its first atom, with question marks for what is no character of the format."""
     lines = []
     for line in _contents(Path(path)).decode("ascii", errors="replace").replace("\ufffd", "?").split("\n"):
         if line[:6].upper() in ("ATOM  ", "HETATM", "MODEL "):
@@ -108,13 +85,7 @@ def read_pdb_header(path: str | os.PathLike[str]) -> list[str]:
 
 
 def read_whole_text(path: str | os.PathLike[str]) -> str:
-    """Return all that a file says but for an old PDB file's numbers of lines, with bytes that are no UTF-8 escaped as by Python.
-
-    Raises
-    ------
-    InputError
-        The file is missing or cannot be read.
-    """
+    """Return all that a file says but for an old PDB file's numbers of lines, with bytes that are no UTF-8 escaped as by Python."""
     text = _contents(Path(path)).decode("utf-8", errors="surrogateescape").replace("\r\n", "\n")
     return _without_line_numbers(text) if structure_format(path) == "PDB" else text
 

@@ -206,25 +206,10 @@ def _address(atom: gemmi.CRA) -> tuple[str, int, str, str, str, str]:
 def dcd_frames(path: str | os.PathLike[str], atoms: np.ndarray, most: int) -> tuple[np.ndarray, int]:
     """Read some atoms of evenly spaced frames of a DCD file.
 
-    Parameters
-    ----------
-    path : path-like
-    atoms : np.ndarray of int, shape (n,)
-        In ascending order.
-    most : int
-        Frames at most; the last may be left out.
-
     Returns
     -------
     frames : np.ndarray of float32, shape (F, n, 3)
         Å.
-    every : int
-        So many frames of the file come to one.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, or has fewer atoms.
     """
     try:
         with _quiet():

@@ -22,15 +22,7 @@ _SHARED = SOURCE.with_name("openmm_force.h")
 
 
 def compiled_force() -> ctypes.CDLL:
-    """Return the library of the force, compiled now if this machine has not done so yet.
-
-    Raises
-    ------
-    BuildError
-        If the force cannot be compiled or loaded.
-    OSError
-        If it cannot be stored.
-    """
+    """Return the library of the force, compiled now if this machine has not done so yet."""
     if "CUDA" not in platform_names():
         # What it calls next, which takes longest: where it has to be compiled, both are at once.
         compilation.load_kernels_ahead(("density",))
@@ -39,15 +31,7 @@ def compiled_force() -> ctypes.CDLL:
 
 @functools.cache
 def compiled_cuda_part() -> ctypes.CDLL:
-    """Return the library that evaluates the force on OpenMM's CUDA platform, as `compiled_force`.
-
-    Raises
-    ------
-    ImportError
-        If Triton is not installed.
-    BuildError, OSError
-        As `compiled_force`.
-    """
+    """Return the library that evaluates the force on OpenMM's CUDA platform, as `compiled_force`."""
     return _opened(cuda_source())
 
 

@@ -60,18 +60,10 @@ def evaluated(
 
     Parameters
     ----------
-    computation : Computation
     positions : Tensor, shape (M, 3)
         Those that the module takes, in nm.
     parameters : Tensor, shape (P,), float64
         See `slots`.
-    wants_derivatives : bool
-        Whether the energy's derivatives are wanted, which needs an energy that autograd knows to depend on the strengths.
-
-    Raises
-    ------
-    ValueError
-        If the module returns something else than an energy, or an energy and forces.
     """
     by_autograd = computation.foreign or wants_derivatives
     # Autograd's own threads would not see what torch was told of this one's recording.
@@ -150,15 +142,12 @@ def evaluate(
 
     Parameters
     ----------
-    computation : Computation
     positions : ndarray, shape (N, 3), float64
         Of all particles, in nm.
     parameters : ndarray, shape (P,), float64
         See `slots`.
     forces : ndarray, shape (N, 3), float64
         Zero.
-    derivatives : ndarray, shape (strengths,), float64, optional
-        Where the energy's derivatives are written.
     """
     chosen = slice(None) if computation.particles is None else computation.particles
     check_indices(computation.particles, len(positions))
@@ -171,13 +160,7 @@ def evaluate(
 
 
 def indices_of(particles: Sequence[int] | np.ndarray | None) -> np.ndarray | None:
-    """Return particles as int64; None for all.
-
-    Raises
-    ------
-    ValueError
-        If they are not indices from 0 on, each at most once.
-    """
+    """Return particles as int64; None for all."""
     if particles is None:
         return None
     found = np.asarray(particles)
@@ -188,13 +171,7 @@ def indices_of(particles: Sequence[int] | np.ndarray | None) -> np.ndarray | Non
 
 
 def check_indices(particles: np.ndarray | None, n_particles: int) -> None:
-    """Refuse a System that lacks some of the particles whose positions a module takes.
-
-    Raises
-    ------
-    ValueError
-        Naming both.
-    """
+    """Refuse a System that lacks some of the particles whose positions a module takes."""
     if particles is not None and len(particles) and particles.max() >= n_particles:
         raise ValueError(
             f"the force was made of a topology with an atom {particles.max()}, but the System has {n_particles} particles: "
@@ -203,13 +180,7 @@ def check_indices(particles: np.ndarray | None, n_particles: int) -> None:
 
 
 def check_arguments(computation: Computation) -> None:
-    """Refuse a module whose ``forward`` cannot take what it will be called with.
-
-    Raises
-    ------
-    TypeError
-        Saying what that is.
-    """
+    """Refuse a module whose ``forward`` cannot take what it will be called with."""
     n = 1 + computation.periodic + computation.n_strengths
     try:
         inspect.signature(computation.module.forward).bind(*range(n))
@@ -241,13 +212,7 @@ def packed(computation: Computation) -> str:
 
 
 def unpacked(text: str) -> Computation:
-    """Read a computation from text.
-
-    Raises
-    ------
-    ValueError
-        If it is damaged.
-    """
+    """Read a computation from text."""
     try:
         data = base64.b64decode(text, validate=True)
     except binascii.Error as error:
@@ -270,13 +235,7 @@ def unpacked(text: str) -> Computation:
 
 
 def check_tables(computation: Computation) -> None:
-    """Evaluate a module that was read from a file once, where no atom is: its operators refuse tables that are damaged.
-
-    Raises
-    ------
-    ValueError
-        Saying which.
-    """
+    """Evaluate a module that was read from a file once, where no atom is: its operators refuse tables that are damaged."""
     n = computation.particles.size if computation.particles is not None else n_positions(computation.module)
     parameters = torch.zeros(STRENGTHS + computation.n_strengths, dtype=torch.float64)
     parameters[BOX] = torch.eye(3, dtype=torch.float64).reshape(-1)

@@ -25,12 +25,6 @@ def take_positions(
 
     Parameters
     ----------
-    positions : int
-        Address of four numbers for each slot.
-    position_bytes : int
-        Of such a number, 4 or 8.
-    particle_of_slot : int
-        Address of the int32 numbers of the particles.
     row_of_particle : Tensor, shape (N,), int32
         The row of ``taken`` to which a particle's position goes; -1 for none.
     taken : Tensor, shape (M, 3)
@@ -107,15 +101,8 @@ def give(
         In kJ/mol/nm.
     energy : Tensor, shape (), float64
         In kJ/mol.
-    derivatives : Derivatives, optional
-        Added at each evaluation, as nothing says which of them somebody will ask for.
-    wanted : Tensor, shape (2,), float64
-        Whether forces are wanted, and whether the energy is.
     row_of_particle : Tensor, shape (N,), int32
         The row of ``forces`` that holds a particle's force; -1 for none.
-    particle_of_slot : int
-        Address of the int32 numbers of the particles.
-    sums : Sums
     """
     n_slots = row_of_particle.numel()
     n_values = 0 if derivatives is None else derivatives.values.numel()

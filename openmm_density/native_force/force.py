@@ -309,16 +309,7 @@ def make_force(
 
 
 def _native_energy(computation: Computation, kind: str) -> int | None:
-    """Return the address of a computation's energy in C++; None where only the module can evaluate it.
-
-    Raises
-    ------
-    ValueError
-        If C++ refuses it.
-    BuildError
-        If a kernel of a ``NativeForce`` cannot be had: what Python evaluates in its place is slow, and can hang on OpenCL. A
-        ``CudaGraphForce`` needs none on CUDA.
-    """
+    """Return the address of a computation's energy in C++; None where only the module can evaluate it."""
     form = None if computation.foreign else forms.form_of(computation.module)
     if form is None:
         return None

@@ -49,13 +49,7 @@ class Form(NamedTuple):
 
 
 def evaluated_natively(folder: str | None = None, function: str | None = None) -> Any:
-    """Return a decorator that notes a class of modules which ``energies.h`` has under the same name.
-
-    Parameters
-    ----------
-    folder, function : str, optional
-        The folder below ``kernels/`` and the name in its ``interface.h`` of the kernel that the class calls, if it calls one.
-    """
+    """Return a decorator that notes a class of modules which ``energies.h`` has under the same name."""
 
     def note(module_class: _Module) -> _Module:
         _classes[module_class.__name__] = module_class
@@ -87,13 +81,7 @@ def of_particles(form: Form, particles: np.ndarray) -> Form:
 
 
 def module_of(form: Form) -> torch.nn.Module:
-    """Return the module of a form.
-
-    Raises
-    ------
-    ValueError
-        If there is no such class.
-    """
+    """Return the module of a form."""
     if form.kind not in _classes:
         raise ValueError(f"{form.kind} is no energy of this openmm-density")
     if form.kind == _LIST:
@@ -120,13 +108,7 @@ def written(form: Form) -> bytes:
 
 
 def read(data: bytes) -> Form:
-    """Read what `written` wrote.
-
-    Raises
-    ------
-    ValueError
-        If it is damaged.
-    """
+    """Read what `written` wrote."""
     header, newline, rest = data.partition(b"\n")
     try:
         form, at = _read(json.loads(header), rest, 0)
@@ -177,13 +159,7 @@ def kernel_problem(module: torch.nn.Module) -> str | None:
 
 
 def native_form(library: ctypes.CDLL, form: Form) -> int:
-    """Return the address of a form in C++, to be made an energy there.
-
-    Raises
-    ------
-    BuildError
-        If one of its kernels cannot be compiled or loaded.
-    """
+    """Return the address of a form in C++, to be made an energy there."""
     kernel = 0
     if _kernels.get(form.kind) is not None:
         folder, function = _kernels[form.kind]  # type: ignore[misc]

@@ -42,14 +42,7 @@ class RecordedGraph:
 
 @counted("compilation")
 def record(computation: Computation, arrays: Arrays) -> RecordedGraph:
-    """Record one evaluation.
-
-    Parameters
-    ----------
-    computation : Computation
-    arrays : Arrays
-        With the positions of the present.
-    """
+    """Record one evaluation."""
     from . import exchange
 
     if not hasattr(torch.cuda.CUDAGraph, "raw_cuda_graph"):
@@ -95,13 +88,7 @@ def record(computation: Computation, arrays: Arrays) -> RecordedGraph:
 
 
 def _recorded(called: Callable[[], None], stream: torch.cuda.Stream) -> torch.cuda.CUDAGraph:
-    """Return the graph of what a function launches.
-
-    Raises
-    ------
-    RuntimeError
-        If it does something that cannot be recorded.
-    """
+    """Return the graph of what a function launches."""
     torch.cuda.synchronize(stream.device)
     with torch.cuda.stream(stream):
         for _ in range(_WARM_UP_EVALUATIONS):

@@ -41,9 +41,6 @@ def exchange_neighbours(reduced: np.ndarray, odd: bool, random: np.random.Genera
     ----------
     reduced : np.ndarray, shape (R, R)
         u_i(x_j): the energy in kT that the model on rung j has on rung i. Only neighbours count.
-    odd : bool
-        Whether the pairs (1, 2), (3, 4) … are tried, or (0, 1), (2, 3) …
-    random : Generator
     """
     rungs = len(reduced)
     order, accepted, rises = np.arange(rungs), np.full(rungs - 1, -1), np.zeros(rungs - 1)

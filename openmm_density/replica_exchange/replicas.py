@@ -153,13 +153,7 @@ class Replicas(ABC):
         return list(self._set_ups)
 
     def set_up(self, set_ups: Sequence[SetUp]) -> None:
-        """Set up the Context of the model on each rung: each goes with its model, whatever exchanges.
-
-        Raises
-        ------
-        InputError
-            If the models share one Context.
-        """
+        """Set up the Context of the model on each rung: each goes with its model, whatever exchanges."""
         self._set_ups = list(set_ups)
         self._set_up_contexts()
 
@@ -181,13 +175,8 @@ class Replicas(ABC):
 
         Parameters
         ----------
-        iterations : int
-            Of the minimisations.
         velocities : np.ndarray, shape (R, N, 3)
             Of the rungs, in nm/ps, to begin with.
-        steps : int
-        part : float
-            Of the full time step.
         """
         self._minimize(iterations)
         self._place(self.positions(), velocities)
@@ -199,27 +188,13 @@ class Replicas(ABC):
             self._set_timestep(full)
 
     def positions(self) -> np.ndarray:
-        """Return the positions on each rung in nm, shape (R, N, 3).
-
-        Raises
-        ------
-        LeftDensity
-            If copies came within each other's reach.
-        SimulationError
-            If they are not numbers.
-        """
+        """Return the positions on each rung in nm, shape (R, N, 3)."""
         found = self._positions()[self._slots]
         _check_finite(found)
         return found
 
     def losses(self) -> np.ndarray:
-        """Return the distance of the similarity from its largest, of the model on each rung in its own density, shape (R,).
-
-        Raises
-        ------
-        SimulationError
-            If a replica is unstable.
-        """
+        """Return the distance of the similarity from its largest, of the model on each rung in its own density, shape (R,)."""
         return np.array([self.simulated.loss(rung, each) for rung, each in enumerate(self.positions())])
 
     def velocities(self) -> np.ndarray:

@@ -65,8 +65,6 @@ def given_domains(topology: app.Topology, positions: np.ndarray, domains: Any) -
 
     Parameters
     ----------
-    topology : openmm.app.Topology
-        Of R residues.
     positions : np.ndarray, shape (N, 3)
         Å.
     domains : {"automatic", "chain", "all"}, sequence of str, or array_like of int, shape (R,)
@@ -75,11 +73,6 @@ def given_domains(topology: app.Topology, positions: np.ndarray, domains: Any) -
     Returns
     -------
     np.ndarray of int, shape (R,)
-
-    Raises
-    ------
-    InputError
-        It is none of these, two selections overlap or one is empty.
     """
     residues = atoms_by_name(topology)
     if isinstance(domains, str):

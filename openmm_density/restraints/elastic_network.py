@@ -104,12 +104,6 @@ class ElasticNetworkRestraint(PairRestraint):
 def near_pairs(points: np.ndarray, cutoff: float) -> np.ndarray:
     """Return the pairs of points within a cutoff, sorted.
 
-    Parameters
-    ----------
-    points : np.ndarray, shape (n, 3)
-    cutoff : float
-        In their unit.
-
     Returns
     -------
     np.ndarray of int, shape (P, 2)

@@ -180,11 +180,6 @@ class SymmetryRestraint(Restraint):
 def find_copies(residues: list[NamedAtoms]) -> list[list[np.ndarray]]:
     """Group chains of one sequence.
 
-    Parameters
-    ----------
-    residues : list of NamedAtoms
-        Of a topology.
-
     Returns
     -------
     list of list of np.ndarray of int

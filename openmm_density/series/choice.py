@@ -19,11 +19,6 @@ def better_fit(fits: Sequence[FrameFit]) -> FrameFit:
     """Return the fit with the highest correlation; among those that hardly differ in it, the one with the best geometry.
 
     The correlation is the free one where there is one. Where geometries have as many faults, the first stays.
-
-    Parameters
-    ----------
-    fits : sequence of FrameFit
-        Of one volume.
     """
     highest = max(fit.score for fit in fits)
     equal = [fit for fit in fits if fit.score >= highest - CC_TOLERANCE]

@@ -15,17 +15,7 @@ Finished = Callable[[FrameFit], None]
 def carry_out(
     fits: FrameFits, first: FrameFit, direction: str, finished: Finished = lambda _: None
 ) -> list[FrameFit]:
-    """Return the fits of one direction, in their order.
-
-    Parameters
-    ----------
-    fits : FrameFits
-    first : FrameFit
-        Of the first volume.
-    direction : {"up", "down"}
-    finished : callable, optional
-        See `Finished`.
-    """
+    """Return the fits of one direction, in their order."""
     of_frame: dict[int, list[FrameFit]] = {first.step.frame: [first]}
     made = []
     n_frames = len(fits.settings.maps)

@@ -115,12 +115,7 @@ class DirectionProcess:
             self._process.kill()
 
     def check(self) -> None:
-        """Raise what has ended it.
-
-        Raises
-        ------
-        InputError, SimulationError
-        """
+        """Raise what has ended it."""
         status = self.wait()
         # Before its fits begin nothing notes a signal: there is nothing to save.
         if status in (0, INTERRUPTED) or (self._is_asked_to_stop and status == -signal.SIGTERM):
@@ -148,28 +143,7 @@ def _gpus(mps: str, say: Say) -> Iterator[list[dict[str, str]]]:
 def carry_out_beside(
     folder: Path, threads: int, told: Callable[[dict[str, Any]], None], mps: str = "off", say: Say = print
 ) -> None:
-    """Carry out both directions of a series side by side, each in a process of its own.
-
-    Parameters
-    ----------
-    folder : Path
-        Of the series, whose first volume is fitted.
-    threads : int
-        Of each.
-    told : callable
-        See `DirectionProcess`.
-    mps : {"auto", "off"}
-        Whether they share one GPU at one time, by NVIDIA's Multi-Process Service, where it is installed; else in turns.
-    say : callable
-        Called with a sentence where it could not be.
-
-    Raises
-    ------
-    InputError, SimulationError
-        What has ended one of them.
-    Interrupted
-        After a signal; both have saved the states of their fits.
-    """
+    """Carry out both directions of a series side by side, each in a process of its own."""
     with _gpus(mps, say) as environments:
         processes = [
             DirectionProcess(folder, direction, threads, told, environment)

@@ -24,11 +24,8 @@ def doubts_about(
 
     Parameters
     ----------
-    frames : sequence of SeriesFrame
-    path : SeriesPath
     traces : np.ndarray, shape (F, R, 3)
         Å.
-    trace : Trace
     resolution : float
         Å.
     """

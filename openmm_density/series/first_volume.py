@@ -23,21 +23,6 @@ def find_start(
     """Return the volume that a rigid model fits best, and what was seen of all volumes.
 
     In each the model is placed as a rigid body, where it does not lie in its density, and then moved to the nearest maximum.
-
-    Parameters
-    ----------
-    settings : Settings
-    model : Model
-    threads : int, optional
-        Of the search for its place.
-    told : callable
-        Called with what is being done.
-
-    Raises
-    ------
-    InputError
-        If the contrast of a volume is inverted beside the others, the first volume is none of them, or a free map cannot test
-        what is fitted into its volume.
     """
     check_place(model, settings.place)
     count = len(settings.maps)

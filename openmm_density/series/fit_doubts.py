@@ -52,13 +52,7 @@ class FitNote:
     sentence: str
 
     def in_words(self, n_frames: int) -> str:
-        """Return the sentence with its volumes before it.
-
-        Parameters
-        ----------
-        n_frames : int
-            Of the whole series.
-        """
+        """Return the sentence with its volumes before it."""
         volumes = "volume" if len(self.frames) == 1 else "volumes"
         which = f"{volumes} {listing([*map(str, self.frames)], 12)}"
         return f"{'all volumes' if len(self.frames) == n_frames else which}: {self.sentence}"

@@ -82,13 +82,7 @@ class FrameFit:
 
 
 def kept_model(folder: Path) -> Path:
-    """Return the file of a fit's model with the atoms of its input, of which all its figures are.
-
-    Raises
-    ------
-    InputError
-        If it was removed.
-    """
+    """Return the file of a fit's model with the atoms of its input, of which all its figures are."""
     found = model_with_input_atoms(folder)
     if found is None:
         raise InputError(
@@ -171,15 +165,7 @@ class FrameFits:
         return correlation(self.settings, density_map, neighbour.next_start) >= NEAR * neighbour.cc
 
     def _carried_out(self, step: Step, model_path: Path, completed: Path | None) -> FrameFit:
-        """Return the fit of a step from a model: carried out, gone on with, or read where it has come to its end.
-
-        Parameters
-        ----------
-        step : Step
-        model_path : Path
-        completed : Path, optional
-            The same model with what the neighbour's fit had built of it.
-        """
+        """Return the fit of a step from a model: carried out, gone on with, or read where it has come to its end."""
         if not is_finished(self.folder, step):
             self._wait_until_free(step)
         if is_finished(self.folder, step):

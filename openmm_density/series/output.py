@@ -42,17 +42,7 @@ UNITS = {
 def write_series(
     folder: Path, result: SeriesResult, seconds: float, command: str | None = None
 ) -> dict[str, Any]:
-    """Write all results of a series; return what ``series.json`` holds.
-
-    Parameters
-    ----------
-    folder : Path
-    result : SeriesResult
-    seconds : float
-        That the series took by the clock, in this run of it.
-    command : str, optional
-        The command line that made it.
-    """
+    """Write all results of a series; return what ``series.json`` holds."""
     rows = frame_values(result)
     _write_models(folder, result)
     write_text(folder / CSV, _as_csv(rows))
@@ -117,16 +107,7 @@ def _fits(result: SeriesResult) -> Iterator[dict[str, Any]]:
 def series_summary(
     result: SeriesResult, rows: Sequence[Mapping[str, Any]], seconds: float, command: str | None = None
 ) -> dict[str, Any]:
-    """Return what ``series.json`` holds.
-
-    Parameters
-    ----------
-    result : SeriesResult
-    rows : sequence of mapping
-        From `frame_values`.
-    seconds : float
-    command : str, optional
-    """
+    """Return what ``series.json`` holds."""
     settings, path = result.settings, result.path
     return {
         "model": settings.model,

@@ -28,18 +28,7 @@ FRAMES_PER_SECOND = 3
 def series_page(
     folder: Path, result: SeriesResult, rows: Sequence[Mapping[str, Any]], command: str | None = None
 ) -> Page:
-    """Return the page.
-
-    Parameters
-    ----------
-    folder : Path
-        With the trajectory and the picture of the series.
-    result : SeriesResult
-    rows : sequence of mapping
-        From `openmm_density.series.result.frame_values`.
-    command : str, optional
-        That made it.
-    """
+    """Return the page."""
     picture = folder / _PICTURE
     models = _shown_models(result)
     residues = _mean_residues(result)

@@ -86,8 +86,6 @@ def jumps_among(steps: np.ndarray, smallest: float = 0.0) -> list[int]:
     ----------
     steps : np.ndarray, shape (F − 1,)
         Of the models in Å, or of the volumes as 1 − CC.
-    smallest : float
-        What is less is no jump.
     """
     found = []
     for number, step in enumerate(steps):
@@ -102,7 +100,6 @@ def change_of_volumes(one: DensityMap, other: DensityMap, positions: Sequence[np
 
     Parameters
     ----------
-    one, other : DensityMap
     positions : sequence of np.ndarray, shape (n, 3)
         Å; of the atoms around which they are compared.
     """
@@ -123,7 +120,6 @@ def moved_most(trace: Trace, one: np.ndarray, other: np.ndarray) -> list[str]:
 
     Parameters
     ----------
-    trace : Trace
     one, other : np.ndarray, shape (R, 3)
         Å.
     """

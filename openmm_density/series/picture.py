@@ -20,15 +20,7 @@ LINES = ("#1f6feb", "#e8590c", "#2b8a3e", "#a98bd1", "#d1495b", "#f08c00")
 
 
 def draw_series(path: Path, result: SeriesResult, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Draw the picture as a PNG.
-
-    Parameters
-    ----------
-    path : Path
-    result : SeriesResult
-    rows : sequence of mapping
-        From `openmm_density.series.result.frame_values`.
-    """
+    """Draw the picture as a PNG."""
     panels = [_steps, _correlations]
     if result.path.motions:
         panels.append(_turns)

@@ -21,12 +21,8 @@ def steps_figure(
 
     Parameters
     ----------
-    rows : sequence of mapping
-        From `openmm_density.series.result.frame_values`.
     changes : sequence of float or None
         1 − the correlation of neighbouring volumes.
-    jumps : sequence of int
-        Which steps are jumps, from 0.
     """
     later = rows[1:]
     numbers = [row["frame"] for row in later]

@@ -16,12 +16,8 @@ def protocol_of(named: Protocol | str, resolution: float, search: str | None) ->
 
     Parameters
     ----------
-    named : Protocol or str
-        As for `FlexibleFit`.
     resolution : float
         Å.
-    search : {"off", "auto", "full"}, optional
-        In place of the protocol's.
     """
     protocol = named if isinstance(named, Protocol) else find_protocol(named, resolution)
     return protocol if search is None else replace(protocol, search=search)

@@ -181,13 +181,7 @@ START = "series_start.json"
 
 
 def _recorded(path: Path) -> dict[str, Any]:
-    """Return what a file of the folder holds.
-
-    Raises
-    ------
-    InputError
-        If it is damaged.
-    """
+    """Return what a file of the folder holds."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except ValueError:

@@ -47,16 +47,7 @@ class Step:
 
 
 def steps_of_direction(start: int, n_frames: int, direction: str) -> Iterator[Step]:
-    """Yield the steps of one direction: from the first volume to the end of the series, and back to it.
-
-    Parameters
-    ----------
-    start : int
-        The volume that was fitted first, from 1.
-    n_frames : int
-    direction : {"up", "down"}
-        Towards the last volume, or towards the first.
-    """
+    """Yield the steps of one direction: from the first volume to the end of the series, and back to it."""
     end, one = (n_frames, 1) if direction == UP else (1, -1)
     for frame in range(start + one, end + one, one):
         yield Step(frame, frame - one)

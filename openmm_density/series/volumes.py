@@ -24,20 +24,7 @@ ALIKE_SCALE = 3.0
 def checked_volumes(
     maps: Sequence[str | os.PathLike[str]], free_maps: Sequence[str | os.PathLike[str]] = ()
 ) -> tuple[list[Path], list[Path]]:
-    """Return the paths of the volumes and of their free maps, which can be a series.
-
-    Parameters
-    ----------
-    maps : sequence of path
-        In the order of the series.
-    free_maps : sequence of path
-        Another map of each, or none.
-
-    Raises
-    ------
-    InputError
-        If there are fewer than two volumes, one is named twice or not there, or there are not as many free maps.
-    """
+    """Return the paths of the volumes and of their free maps, which can be a series."""
     paths, free = [Path(each) for each in maps], [Path(each) for each in free_maps]
     if len(paths) < LEAST:
         raise InputError(
@@ -116,16 +103,8 @@ class VolumeFacts:
 
         Parameters
         ----------
-        density_map : DensityMap
-        free_map : DensityMap, optional
-            That is to test what is fitted into it.
         resolution : float
             Of the map, in Å; it is needed with a free map.
-
-        Raises
-        ------
-        InputError
-            If the free map cannot test it.
         """
         voxels = tuple(round(float(each), 4) for each in density_map.voxel_size)
         sd = float(density_map.data.std(dtype=np.float64))
@@ -134,13 +113,7 @@ class VolumeFacts:
 
 
 def notes_on_volumes(paths: Sequence[Path], facts: Sequence[VolumeFacts]) -> list[str]:
-    """Return a sentence on each thing in which volumes differ and that a series can bear.
-
-    Parameters
-    ----------
-    paths : sequence of Path
-    facts : sequence of VolumeFacts
-    """
+    """Return a sentence on each thing in which volumes differ and that a series can bear."""
     notes = []
     if len({(each.size, each.voxel_size) for each in facts}) > 1:
         first, other = next((0, n) for n, each in enumerate(facts) if _grid(each) != _grid(facts[0]))

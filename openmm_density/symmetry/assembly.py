@@ -300,10 +300,8 @@ def clashes_with_copies(topology: app.Topology, positions: np.ndarray, operators
 
     Parameters
     ----------
-    topology : openmm.app.Topology
     positions : np.ndarray, shape (N, 3)
         Å.
-    operators : SymmetryOperators
     """
     heavy = np.array([not is_hydrogen(atom) for atom in topology.atoms()])
     own = positions[heavy]
@@ -315,13 +313,7 @@ def clashes_with_copies(topology: app.Topology, positions: np.ndarray, operators
 
 
 def copied_topology(topology: app.Topology, n_copies: int) -> app.Topology:
-    """Return a topology so many times over, copy after copy, without bonds.
-
-    Parameters
-    ----------
-    topology : openmm.app.Topology
-    n_copies : int
-    """
+    """Return a topology so many times over, copy after copy, without bonds."""
     found = app.Topology()
     for _ in range(n_copies):
         for chain in topology.chains():

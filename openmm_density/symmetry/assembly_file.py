@@ -109,22 +109,7 @@ def write_expanded(assembly: str | os.PathLike[str], path: str | os.PathLike[str
 def write_unit(
     model: str | os.PathLike[str], chains: Sequence[str], path: str | os.PathLike[str]
 ) -> tuple[str, ...]:
-    """Write some chains of a model as a model of their own, with what its file says of them.
-
-    Parameters
-    ----------
-    model : path-like
-        A PDB or mmCIF file.
-    chains : sequence of str
-        The ids of the chains to keep; their ligands and waters have the same ids in PDB files and in mmCIF's author ids.
-    path : path-like
-        The mmCIF file to write.
-
-    Returns
-    -------
-    tuple of str
-        The ids of the chains that were left out.
-    """
+    """Write some chains of a model as a model of their own, with what its file says of them."""
     structure = gemmi.read_structure(os.fspath(model), format=gemmi.CoorFormat.Detect)
     structure.setup_entities()
     left_out: list[str] = []

@@ -92,10 +92,6 @@ def about(
 
     Parameters
     ----------
-    rotations, translations : np.ndarray, shapes (n, 3, 3) and (n, 3)
-        About the origin, the main axis along z.
-    frame : np.ndarray, shape (3, 3)
-        A rotation that carries the axes of the group to where they are.
     centre : np.ndarray, shape (3,)
         Å; where they meet, or a point on the only one.
     """

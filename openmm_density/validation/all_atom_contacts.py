@@ -83,17 +83,10 @@ def all_atom_contacts(
 
     Parameters
     ----------
-    topology : openmm.app.Topology
-        Of N atoms, bonds of hydrogens among them.
     positions : Quantity or array_like, shape (N, 3)
         Å.
     occupancies : np.ndarray, shape (N,), optional
         Those of 0.1 or less are not there.
-
-    Raises
-    ------
-    InputError
-        If positions and topology disagree.
     """
     atoms = list(topology.atoms())
     places = checked_positions(positions, len(atoms)).copy()
@@ -130,17 +123,10 @@ def contacts_of_prepared(
 
     Parameters
     ----------
-    prepared : Prepared
-        Of N atoms; heavy atoms that were built, with their hydrogens, are left out.
     positions : Quantity or array_like, shape (N, 3)
         Å.
     occupancies : np.ndarray, shape (M,), optional
         Of the atoms of the input.
-
-    Raises
-    ------
-    InputError
-        If positions and topology disagree.
     """
     topology = prepared.topology
     own = prepared.input_index

@@ -22,17 +22,6 @@ def check_crystal(model: Model, density_map: DensityMap) -> None:
     """Refuse a model in a crystal's map whose cell or space group contradicts map or model.
 
     Models without a cell, and maps that are no whole cell of a crystal, are not looked at.
-
-    Parameters
-    ----------
-    model : Model
-    density_map : DensityMap
-
-    Raises
-    ------
-    InputError
-        If the cells differ, the space group needs another cell, or its operators lay a fifth of the atoms onto others: the file
-        then holds copies that the symmetry would make again.
     """
     if not density_map.periodic or model.cell is None:
         return

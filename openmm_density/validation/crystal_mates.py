@@ -46,15 +46,7 @@ class CrystalMates:
 
 
 def crystal_mates(model: Model, density_map: DensityMap) -> CrystalMates:
-    """Return the operators of the crystal that both a model's file and a map name.
-
-    Parameters
-    ----------
-    model : Model
-        With cell and space group (CRYST1, _cell and _symmetry).
-    density_map : DensityMap
-        Periodic: the whole cell.
-    """
+    """Return the operators of the crystal that both a model's file and a map name."""
     if not density_map.periodic:
         return CrystalMates(None, problem="the map is not that of a crystal's whole cell")
     if model.cell is None or not model.space_group:

@@ -33,8 +33,6 @@ def density_level(
 
     Parameters
     ----------
-    density_map : DensityMap
-    topology : openmm.app.Topology
     positions : array_like, shape (N, 3)
         Å.
     resolution : float

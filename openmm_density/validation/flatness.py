@@ -53,23 +53,8 @@ def flat_ligands(topology: app.Topology, planes: PlaneSet, positions: Any) -> li
 
     Parameters
     ----------
-    topology : openmm.app.Topology
-        In which the planes were found.
-    planes : PlaneSet
-        From `openmm_density.chemistry.planes.find_planes`. Take those of the start for a model that was fitted: what is flat in a
-        ligand without a dictionary is told by its bond lengths.
     positions : Quantity or array_like, shape (N, 3)
         In Å without a unit.
-
-    Returns
-    -------
-    list of FlatLigand
-        In the order of the topology, the largest system of each ligand first.
-
-    Raises
-    ------
-    InputError
-        If the numbers of atoms differ, or a position in a plane is not a number.
     """
     positions = positions_in_angstrom(positions, topology.getNumAtoms())
     atoms = list(topology.atoms())

@@ -130,15 +130,8 @@ def shell_correlation(first: np.ndarray, second: np.ndarray, matrix: np.ndarray)
 
     Parameters
     ----------
-    first, second : np.ndarray, shape (nz, ny, nx)
-        The densities; what is on one side of the grid continues on the other.
     matrix : np.ndarray, shape (3, 3)
         Its columns are the steps of the grid in Å.
-
-    Raises
-    ------
-    InputError
-        If the shapes differ, or the grid is too small to have a shell.
     """
     if first.shape != second.shape:
         raise InputError(
@@ -184,13 +177,7 @@ def shell_correlation(first: np.ndarray, second: np.ndarray, matrix: np.ndarray)
 
 
 def half_map_doubt(crossing: Crossing) -> str | None:
-    """Return a sentence where the Fourier shell correlation of two half maps is not that of independent halves; else None.
-
-    Parameters
-    ----------
-    crossing : Crossing
-        Of `HALF_MAP_THRESHOLD`, without dips.
-    """
+    """Return a sentence where the Fourier shell correlation of two half maps is not that of independent halves; else None."""
     if crossing.falls:
         return None
     if np.isinf(crossing.resolution):
@@ -211,16 +198,9 @@ def half_map_fsc(first: DensityMap, second: DensityMap, positions: Any = None) -
 
     Parameters
     ----------
-    first, second : DensityMap
-        Maps on one grid.
     positions : Quantity or array_like, shape (N, 3), optional
         Positions in Å of atoms: beyond 3 Å from them both maps fall to 0, with a soft edge. Without them all of the maps
         counts, solvent included.
-
-    Raises
-    ------
-    InputError
-        If the maps are on different grids or are one map, or no atom is near the map.
     """
     check_half_maps(first, second)
     if positions is None:
@@ -243,22 +223,12 @@ def model_fsc(
 
     Parameters
     ----------
-    density_map : DensityMap
-        The map. A crystal's is continued across the borders of its cell.
-    topology : openmm.app.Topology
-        Names the elements of the N atoms.
     positions : Quantity or array_like, shape (N, 3)
         Cartesian positions in Å.
     resolution : float or Quantity
         Resolution d in Å.
-
     b_factors : array_like, shape (N,), optional
         Å², in place of the uniform 8 d: another curve than the one that is reported everywhere.
-
-    Raises
-    ------
-    InputError
-        If positions and topology disagree, no non-hydrogen atom is near the map, or an argument makes no sense.
     """
     finest = 2 * 0.999 * density_map.voxel_size.max()
     if b_factors is None:
@@ -293,9 +263,6 @@ def unmasked_model_fsc(
 
     Parameters
     ----------
-    density_map : DensityMap
-    topology : openmm.app.Topology
-        Names the elements of the N atoms.
     positions : Quantity or array_like, shape (N, 3)
         Cartesian positions in Å.
     b_factors : float or array_like, shape (N,)
@@ -305,11 +272,6 @@ def unmasked_model_fsc(
     -------
     ShellCorrelation or None
         None for the map of a crystal, which the model alone does not fill.
-
-    Raises
-    ------
-    InputError
-        If positions and topology disagree, or no atom is near the map.
     """
     if density_map.periodic:
         return None

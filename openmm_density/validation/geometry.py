@@ -156,16 +156,8 @@ def geometry_report(topology: app.Topology, positions: Any) -> GeometryReport:
 
     Parameters
     ----------
-    topology : openmm.app.Topology
-        With bonds, as from `openmm_density.models.structures.read_model` or
-        `openmm_density.models.preparation.prepare`.
     positions : Quantity or array_like, shape (N, 3)
         Å where plain.
-
-    Raises
-    ------
-    InputError
-        The numbers of atoms differ, or a position is not a number.
     """
     positions = checked_positions(positions, topology.getNumAtoms(), topology)
     atoms = list(topology.atoms())
@@ -252,18 +244,7 @@ def _rotamer_fields(topology: app.Topology, positions: np.ndarray) -> dict[str, 
 
 
 def compare_geometry(before: GeometryReport, after: GeometryReport) -> GeometryChange:
-    """Return which peptides changed between cis and trans and which centres changed handedness between two reports.
-
-    Parameters
-    ----------
-    before, after : GeometryReport
-        Of the same atoms.
-
-    Raises
-    ------
-    InputError
-        The reports are of different models.
-    """
+    """Return which peptides changed between cis and trans and which centres changed handedness between two reports."""
     if before.peptides != after.peptides or before.centres != after.centres:
         raise InputError(
             "the two geometry reports are of different models",

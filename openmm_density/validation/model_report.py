@@ -77,11 +77,6 @@ def map_report(
 
     The Q-scores take about 0.6 ms an atom, and the curve as long again, on one core.
 
-    Parameters
-    ----------
-    topology, positions, density_map, resolution
-        Those of `report`.
-
     Returns
     -------
     dict
@@ -92,11 +87,6 @@ def map_report(
         last shell where it never does; None where it is nowhere above), ``fsc_falls`` (whether it does fall), and ``residues``:
         for each its ``residue`` (as in ``A HIS 57B``), ``chain``, ``name``, ``number``, ``insertion_code``,
         ``kind`` ("polymer", "water" or "other"), ``correlation`` and ``q_score``.
-
-    Raises
-    ------
-    InputError
-        If positions and topology disagree, a residue has no number, or an argument makes no sense.
     """
     positions = positions_in_angstrom(positions)
     identities = [_identity(residue) for residue in topology.residues()]
@@ -129,21 +119,8 @@ def residue_changes(
 
     Parameters
     ----------
-    before, after : dict
-        From `report` or `map_report`.
     reference : sequence, optional
         For each residue that of a reference model's report which stands for it, or None where there is none.
-
-    Returns
-    -------
-    list of dict
-        For each residue what identifies it, and ``correlation`` and ``q_score``, each with the endings ``_initial``, ``_final``
-        and, with a reference, ``_reference``.
-
-    Raises
-    ------
-    InputError
-        If the reports are of different models.
     """
     initial, final = before["residues"], after["residues"]
     if [row["residue"] for row in initial] != [row["residue"] for row in final]:

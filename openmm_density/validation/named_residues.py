@@ -50,14 +50,7 @@ class LocatedDoubt:
 
 
 def doubts_in(summary: Mapping[str, Any]) -> list[LocatedDoubt]:
-    """Return the doubts of a fit with the residues that each is about.
-
-    Parameters
-    ----------
-    summary : mapping
-        With ``located_doubts``; or, as an earlier version wrote it, with ``doubts``, and ``residues`` as from
-        `openmm_density.validation.model_report.residue_changes`, which the sentences name.
-    """
+    """Return the doubts of a fit with the residues that each is about."""
     if "located_doubts" in summary:
         return [_located(doubt) for doubt in summary["located_doubts"]]
     finder, doubts = ResidueFinder(summary["residues"]), []

@@ -68,19 +68,10 @@ def q_scores(density_map: DensityMap, topology: Topology, positions: Any, *, sig
 
     Parameters
     ----------
-    density_map : DensityMap
-        The map.
-    topology : openmm.app.Topology
-        Names elements and residues of the N atoms.
     positions : Quantity or array_like, shape (N, 3)
         Cartesian positions in Å.
     sigma : float or Quantity
         σ in Å: 0.6 as published, 0.4 as on EMDB's validation pages.
-
-    Raises
-    ------
-    InputError
-        If positions and topology disagree, σ is not positive, or there is no non-hydrogen atom.
 
     References
     ----------

@@ -53,8 +53,6 @@ def ramachandran(topology: app.Topology, positions: np.ndarray) -> Ramachandran:
 
     Parameters
     ----------
-    topology : openmm.app.Topology
-        With bonds, by which neighbours in the chain are found.
     positions : np.ndarray, shape (N, 3)
         Å.
     """

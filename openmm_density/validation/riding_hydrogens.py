@@ -22,15 +22,8 @@ def riding_hydrogens(topology: app.Topology, positions: np.ndarray) -> np.ndarra
 
     Parameters
     ----------
-    topology : openmm.app.Topology
-        Of N atoms, with bonds.
     positions : Quantity or array_like, shape (N, 3)
         Å.
-
-    Raises
-    ------
-    InputError
-        If positions and topology disagree.
     """
     atoms = list(topology.atoms())
     places = checked_positions(positions, len(atoms)).copy()

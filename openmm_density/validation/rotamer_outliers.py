@@ -41,8 +41,6 @@ def rotamer_deviations(topology: app.Topology, positions: np.ndarray) -> Rotamer
 
     Parameters
     ----------
-    topology : openmm.app.Topology
-        Only standard amino acids have such torsions here; a side chain ends where an atom is missing.
     positions : np.ndarray, shape (N, 3)
         Å.
     """

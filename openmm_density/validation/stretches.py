@@ -73,16 +73,6 @@ def doubtful_stretches(residues: Sequence[dict[str, Any]]) -> list[Stretch]:
     Correlation and Q-score are averaged over 5 consecutive residues; a stretch joins windows that fell by more than 0.1, or are
     more than 0.2 below the median of the chain, and ends where residues do so by themselves. It is reported once: as fallen
     rather than as low, by the correlation rather than by the Q-score. What fell to no less than in a reference is not doubted.
-
-    Parameters
-    ----------
-    residues : sequence of dict
-        From `openmm_density.validation.model_report.residue_changes`.
-
-    Returns
-    -------
-    list of Stretch
-        The worst first.
     """
     found: list[Stretch] = []
     reported: set[int] = set()

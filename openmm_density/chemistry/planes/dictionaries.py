@@ -41,13 +41,7 @@ _REMEDY = "give a restraint dictionary or a wwPDB component file"
 
 
 def read_dictionary(path: str | os.PathLike[str]) -> dict[str, Component]:
-    """Read the flat groups and bonds of every component in a restraint dictionary or wwPDB component file.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read as CIF, has no component, or a plane in it is wrong.
-    """
+    """Read the flat groups and bonds of every component in a restraint dictionary or wwPDB component file."""
     source = os.fspath(path)
     check_given_file(source, _REMEDY)
     try:

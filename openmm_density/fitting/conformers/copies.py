@@ -318,8 +318,6 @@ def where_given(prepared: Prepared, copies: ConformerCopies, positions: np.ndarr
 
     Parameters
     ----------
-    prepared : Prepared
-    copies : ConformerCopies
     positions : np.ndarray, shape (N, 3)
         Of the model, Å.
     """

@@ -37,20 +37,12 @@ def local_correlations(
 
     Parameters
     ----------
-    topology : openmm.app.Topology
-        Of N atoms.
-    fit_map : FitMap
     positions : np.ndarray, shape (N, 3)
         Å.
     occupancies : np.ndarray, shape (N,)
         With further conformers beside; alone, those of the atoms that these are copies of count as 1.
-    conformers : PlacedConformers
     around : np.ndarray, shape (M, 3)
         Å; voxels within 3 Å of these count.
-    level : str
-        Of the B factors.
-    operators : SymmetryOperators, optional
-        Of the copies of the model.
     """
     alone = occupancies.copy()
     alone[conformers.others.originals[conformers.others.originals >= 0]] = 1.0

@@ -85,19 +85,8 @@ class ConformerFit:
         ----------
         positions : np.ndarray, shape (N, 3)
             Of the model, Å.
-        density : DensityFit
-            As wide as the map shows the model.
-        stage : Stage
-            Tells what is restrained.
         strength : float
             The total k in kJ/mol.
-        integrator : openmm.Integrator
-            Of the dynamics.
-        stop : StopRequest or Deadline
-            Ends them early.
-        occupancies : callable
-            Returns those of conformers that stay where they are: found where the conformers start, as what has half of an atom in
-            a place without density is pulled to the half of another one that has no atom.
         """
         found = FittedConformers(self._copies, self._start(positions, density))
         for width, least in zip(WIDTHS, LEAST_FITTED):

@@ -21,8 +21,6 @@ def not_shown(found: FittedConformers, resolution: float) -> list[NotShown]:
 
     Parameters
     ----------
-    found : FittedConformers
-        With deviations.
     resolution : float
         Of the map, in Å.
     """

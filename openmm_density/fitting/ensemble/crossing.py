@@ -31,11 +31,6 @@ def moving_parts(topology: app.Topology, first: np.ndarray, second: np.ndarray) 
     """Return the stretches of residues that are in two places in two models (Å), the longest ones, in their order.
 
     Each reaches to where the models come near each other.
-
-    Returns
-    -------
-    list of np.ndarray of int
-        Indices of residues.
     """
     apart, residues = _distances(topology, first, second)
     moved = [k for k in range(len(apart)) if apart[k] > APART]
@@ -62,9 +57,6 @@ def best_pair(
 
     Parameters
     ----------
-    fit : DensityFit
-        Of one replica.
-    topology : openmm.app.Topology
     models : sequence of np.ndarray, each (N, 3)
     """
     pairs = [best_crossing(fit, topology, one, other) for one, other in itertools.combinations(models, 2)]
@@ -79,9 +71,6 @@ def best_crossing(
 
     Parameters
     ----------
-    fit : DensityFit
-        Of one replica.
-    topology : openmm.app.Topology
     first, second : np.ndarray, shape (N, 3)
     """
     parts = moving_parts(topology, first, second)
@@ -165,7 +154,6 @@ def shared_out(weights: np.ndarray, replicas: int) -> list[int]:
     ----------
     weights : np.ndarray, shape (S,)
         Of the states; no more of them than replicas.
-    replicas : int
     """
     counts = np.ones(len(weights), dtype=int)
     while counts.sum() < replicas:

@@ -49,13 +49,7 @@ class FreeData:
 
     @classmethod
     def of(cls, density_map: DensityMap, half_maps: Sequence[DensityMap], resolution: float) -> FreeData:
-        """Return that of half maps where there are two, else of the shells of the map.
-
-        Raises
-        ------
-        InputError
-            If the half maps are no halves of one map, or those of another, or one is missing.
-        """
+        """Return that of half maps where there are two, else of the shells of the map."""
         if len(half_maps) == 1:
             raise InputError(
                 "must be two, to fit to the one and test with the other",
@@ -138,9 +132,6 @@ def compare(
 
     Parameters
     ----------
-    first, second : Ensemble
-    topology : openmm.app.Topology
-    density_map : DensityMap
     resolution : float
         Of the models' density, in Å.
     band : tuple of float, optional

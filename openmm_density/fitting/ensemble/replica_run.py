@@ -116,13 +116,7 @@ class ReplicaRun:
     def run(
         self, state: ReplicaState, stop: Stop, progress: Callable[[int, str], None]
     ) -> Iterator[ReplicaState]:
-        """Yield the state after each block of steps, until all stages are done, or after a request to stop.
-
-        Raises
-        ------
-        SimulationError
-            If it blows up with the shortest time step, too.
-        """
+        """Yield the state after each block of steps, until all stages are done, or after a request to stop."""
         while state.stage < len(self.stages) and not stop.requested:
             stage = self.stages[state.stage]
             if state.stage_step >= stage.steps:

@@ -33,9 +33,6 @@ def refined_b_factors(
 
     Parameters
     ----------
-    fit : DensityFit
-        To the map, of one replica, with one Gaussian for each atom.
-    topology : openmm.app.Topology
     models : np.ndarray, shape (R, N, 3)
         In Å.
     weights : np.ndarray, shape (R,)

@@ -44,13 +44,7 @@ class SearchState:
 
 
 def save_search(folder: Path, state: SearchState) -> None:
-    """Write a state; the one before becomes the previous one, which is read where this cannot be.
-
-    Raises
-    ------
-    InputError
-        If it cannot be written.
-    """
+    """Write a state; the one before becomes the previous one, which is read where this cannot be."""
     arrays, plain = {}, {"format": _FORMAT, "leg": state.leg, "replicas": []}
     every = [*state.ended, *([] if state.running is None else [state.running])]
     for number, each in enumerate(every):
@@ -75,19 +69,7 @@ def save_search(folder: Path, state: SearchState) -> None:
 
 
 def load_search(folder: Path, n_atoms: int) -> SearchState | None:
-    """Return the newest state that can be read; None where there is none.
-
-    Parameters
-    ----------
-    folder : Path
-    n_atoms : int
-        Of each replica.
-
-    Raises
-    ------
-    InputError
-        If there are states and all are damaged.
-    """
+    """Return the newest state that can be read; None where there is none."""
     problems = []
     for name in (STATE, PREVIOUS):
         try:

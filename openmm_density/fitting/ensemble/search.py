@@ -370,12 +370,7 @@ class EnsembleSearch:
 
 
 def check_replicas(replicas: int, n_atoms: int) -> None:
-    """Refuse numbers of replicas that are no ensemble, or too many for memory.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse numbers of replicas that are no ensemble, or too many for memory."""
     if replicas < 2:
         raise InputError(
             "must be 2 or more for an ensemble", argument="replicas", found=replicas, remedy="give such as 4"

@@ -22,8 +22,6 @@ def parting_stages(resolution: float, steps: int) -> tuple[Stage, ...]:
     ----------
     resolution : float
         Of the map in Å.
-    steps : int
-        Of all stages.
     """
     rung = round(steps / len(_RUNGS))
     first = Stage("part", rung, (0.2, 0.5), (_WARM, _WARM), resolution + _RUNGS[0], RESTRAINTS)

@@ -43,12 +43,10 @@ def starting_models(
     ----------
     fit : DensityFit
         Of one replica to the map, blurred so far that it tells of motions of several Å.
-    topology : openmm.app.Topology
     fitted : np.ndarray, shape (N, 3)
         What the fit of one model ended with, in Å.
     given : np.ndarray, shape (N, 3)
         The model before it: often a conformation of its own.
-    replicas : int
     placed : sequence of np.ndarray, each (N, 3)
         Such as `two_places.find_two_places` returns.
     """
@@ -122,10 +120,8 @@ def soft_modes(
 
     Parameters
     ----------
-    topology : openmm.app.Topology
     positions : np.ndarray, shape (N, 3)
         In Å.
-    count : int
     reach : float
         Å between two residues that are joined.
     """

@@ -53,8 +53,6 @@ def conformations(
     models : np.ndarray, shape (R, N, 3)
         In Å.
     weights : np.ndarray, shape (R,)
-    trace : np.ndarray of int
-        The atoms that are compared.
     resolution : float
         Of the map in Å.
     """
@@ -81,7 +79,6 @@ def fluctuations(models: np.ndarray, weights: np.ndarray, topology: app.Topology
     models : np.ndarray, shape (R, N, 3)
         In Å.
     weights : np.ndarray, shape (R,)
-    topology : openmm.app.Topology
     """
     points = []
     for residue in topology.residues():

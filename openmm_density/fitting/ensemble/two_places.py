@@ -76,9 +76,6 @@ def find_two_places(
 
     Parameters
     ----------
-    fits : sequence of DensityFit
-        Of one replica, from the most blurred map to the map itself.
-    topology : openmm.app.Topology
     starts : sequence of np.ndarray, each (N, 3)
         Models in Å from which domains are moved, such as the fitted and the given one.
     """
@@ -232,14 +229,7 @@ class _Placement:
         return pair
 
     def turned(self, fit: DensityFit, pair: Pair) -> Iterator[Pair]:
-        """Yield pairs in which one domain of one model is turned about where it hangs on the others: of each the likeliest turns.
-
-        Parameters
-        ----------
-        fit : DensityFit
-            To the map that says which are.
-        pair : Pair
-        """
+        """Yield pairs in which one domain of one model is turned about where it hangs on the others: of each the likeliest turns."""
         target = np.nan_to_num(fit.target.data.astype(np.float64)).ravel()
         densities = [density_of(fit, each) for each in pair.models]
         for which, model in enumerate(pair.models):

@@ -30,9 +30,6 @@ def weak_domains(fit: DensityFit, topology: app.Topology, model: np.ndarray) -> 
 
     Parameters
     ----------
-    fit : DensityFit
-        Of one replica to the map.
-    topology : openmm.app.Topology
     model : np.ndarray, shape (N, 3)
         In Å.
 

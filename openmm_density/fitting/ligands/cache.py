@@ -24,17 +24,7 @@ _VERSION = 1
 
 
 def cached_path(ligand: Ligand, name: str, teacher: str) -> Path:
-    """Return where the potential of a molecule is kept, by its graph, charge, teacher, and the versions of that and of ours.
-
-    Parameters
-    ----------
-    ligand : Ligand
-        Whose SMILES is canonical.
-    name : str
-        Of its residue: the file's name begins with it.
-    teacher : str
-        What the students learn from, as in ``GFN2-xTB``.
-    """
+    """Return where the potential of a molecule is kept, by its graph, charge, teacher, and the versions of that and of ours."""
     versions = [_version(package) for package in ("openmm-density", "tblite")]
     key = json.dumps([_VERSION, ligand.smiles, ligand.charge, teacher, *versions])
     return _folder() / f"{_safe(name)}-{hashlib.sha256(key.encode()).hexdigest()[:20]}{_SUFFIX}"
@@ -48,19 +38,7 @@ def same_molecule(path: Path) -> Path | None:
 
 @contextmanager
 def only_one(path: Path, waiting: Waiting | None = None) -> Iterator[None]:
-    """Let one process at a time make what belongs at a path; the others wait for it.
-
-    Parameters
-    ----------
-    path : Path
-    waiting : callable, optional
-        Called again and again while another process has it, with who that is: see `openmm_density.fitting.locks.Waiting`.
-
-    Raises
-    ------
-    InputError
-        If the folder cannot be written to.
-    """
+    """Let one process at a time make what belongs at a path; the others wait for it."""
     if not cache_folder.make(path.parent):
         raise InputError(
             "potentials of ligands cannot be kept there",

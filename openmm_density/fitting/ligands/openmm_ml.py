@@ -28,17 +28,7 @@ _NM_PER_ANGSTROM = 1 / ANGSTROM_PER_NANOMETER
 
 
 def check_name(ligand_forcefield: str) -> None:
-    """Refuse a potential that OpenMM-ML does not know, or where it is not installed.
-
-    Parameters
-    ----------
-    ligand_forcefield : str
-        As in ``openmmml:ani2x``.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse a potential that OpenMM-ML does not know, or where it is not installed."""
     asked, name = as_argument("ligand_forcefield", ligand_forcefield), _name_in(ligand_forcefield)
     known = _machine_learning(asked)._implFactories
     if name not in known:
@@ -129,13 +119,7 @@ class OpenMMMLEnergy:
 
 
 def openmm_ml_energy(ligand: Ligand, ligand_forcefield: str, charges: np.ndarray) -> OpenMMMLEnergy:
-    """Build the energy of a molecule, whose geometry is brought to rest by it.
-
-    Raises
-    ------
-    InputError
-        If OpenMM-ML cannot describe it.
-    """
+    """Build the energy of a molecule, whose geometry is brought to rest by it."""
     name = _name_in(ligand_forcefield)
     try:
         context = _context_of(ligand, name)

@@ -270,13 +270,7 @@ def _made(name: str, ligand: Ligand, smiles: str, sources: LigandSources, say: S
 
 
 def _charges(ligand: Ligand) -> np.ndarray:
-    """Return partial charges of a molecule by GFN2-xTB.
-
-    Raises
-    ------
-    InputError
-        If it finds none.
-    """
+    """Return partial charges of a molecule by GFN2-xTB."""
     from ...distillation.labels import Labeller
 
     labels = Labeller(ligand)(ligand.positions[None])

@@ -216,12 +216,7 @@ def _seen(
 def check_same_potentials(
     states: Sequence[dict[str, Any]], placed: Sequence[PlacedPotential], folder: Path
 ) -> None:
-    """Refuse to go on with other potentials than a fit began with.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse to go on with other potentials than a fit began with."""
     for known, each in zip(states, placed):
         if known["label"] != each.label or known["sha256"] != each.potential.sha256:
             raise InputError(

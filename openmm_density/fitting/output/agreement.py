@@ -98,15 +98,7 @@ def map_agreement(fit: FlexibleFit, result: FitResult) -> MapAgreement:
 
 
 def poorest(residues: Sequence[dict[str, Any]], stage: str) -> list[tuple[int, dict[str, Any]]]:
-    """Return residues but water with their places among all, those of lowest correlation at a stage first.
-
-    Parameters
-    ----------
-    residues : sequence of dict
-        As in `MapAgreement`.
-    stage : str
-        "initial", "final" or "reference".
-    """
+    """Return residues but water with their places among all, those of lowest correlation at a stage first."""
     name = f"correlation_{stage}"
     known = [(i, row) for i, row in enumerate(residues) if row[name] is not None and row["kind"] != "water"]
     return sorted(known, key=lambda pair: pair[1][name])
@@ -187,14 +179,8 @@ def residues_beside(
 
     Parameters
     ----------
-    model : Model
     final : np.ndarray, shape (N, 3)
         Where its atoms are after, in Å.
-    reference : Model, optional
-    reports : mapping
-        From `openmm_density.validation.model_report.map_report`: ``initial``, ``final`` and with a reference ``reference``.
-    pairs : two np.ndarray, optional
-        From `pairs_with`, where there is a reference.
     """
     if reference is None or pairs is None:
         return residue_changes(reports["initial"], reports["final"])

@@ -15,13 +15,7 @@ from .results import ASSEMBLY_FILES, FITTED
 
 
 def assembly_report(fit: FlexibleFit, result: FitResult) -> dict[str, Any]:
-    """Return what ``summary.json`` says as ``assembly``: how all copies agree with the map; None without symmetry.
-
-    Parameters
-    ----------
-    fit : FlexibleFit
-    result : FitResult
-    """
+    """Return what ``summary.json`` says as ``assembly``: how all copies agree with the map; None without symmetry."""
     symmetry = fit.symmetry
     if symmetry is None:
         return {"assembly": None}
@@ -47,14 +41,7 @@ def assembly_report(fit: FlexibleFit, result: FitResult) -> dict[str, Any]:
 
 
 def write_assembly_files(folder: Path, symmetry: AssemblySymmetry | None) -> None:
-    """Write ``assembly.cif`` and ``assembly_expanded.cif``; without symmetry files of an earlier fit are removed.
-
-    Parameters
-    ----------
-    folder : Path
-        With ``fitted.cif``, complete.
-    symmetry : AssemblySymmetry, optional
-    """
+    """Write ``assembly.cif`` and ``assembly_expanded.cif``; without symmetry files of an earlier fit are removed."""
     paths = [folder / name for name in ASSEMBLY_FILES]
     if symmetry is None:
         for path in paths:

@@ -21,11 +21,6 @@ SAME_CELL = 0.02
 def contact_report(fit: FlexibleFit, result: FitResult) -> dict[str, Any]:
     """Return what ``summary.json`` holds of such contacts.
 
-    Parameters
-    ----------
-    fit : FlexibleFit
-    result : FitResult
-
     Returns
     -------
     dict

@@ -96,9 +96,6 @@ def located(
 
     Parameters
     ----------
-    doubts : iterable of Doubt
-    residues : sequence of mapping
-        Those of the summary, with their ``residue``.
     centres : np.ndarray, shape (n, 3)
         The centre of each of them in the fitted model, in Å.
 

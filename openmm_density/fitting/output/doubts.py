@@ -56,27 +56,7 @@ def doubts_about(
     findings: Sequence[Finding] = (),
     spellings: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Doubt]:
-    """Return a sentence, and where, for each sign that the fit, or a part of it, is not to be believed.
-
-    Parameters
-    ----------
-    fit : FlexibleFit
-    result : FitResult
-    summary : mapping
-        With the geometry before and after, what it changed, the flat ligands, and contacts.
-    violations : mapping of str to sequence of Violation
-        What is violated at the end, by the name of the restraint; those that did not act at the end are not in it.
-    stretches : sequence of Stretch
-        Where the model fits the map badly, the worst first.
-    residues : sequence of mapping
-        Those that the stretches were found in.
-    scan : StrengthScan, optional
-        What half maps said about the strength.
-    findings : sequence of Finding
-        What is wrong with the map.
-    spellings : mapping of str to str
-        How arguments are written in the sentences, see `openmm_density.errors.InputError.spelled`.
-    """
+    """Return a sentence, and where, for each sign that the fit, or a part of it, is not to be believed."""
     doubts = [
         *interruption(fit.protocol, result),
         *(Doubt("map", finding.spelled(spellings)) for finding in findings),
@@ -100,15 +80,7 @@ def doubts_about(
 def doubts_of_figures(
     summary: Mapping[str, Any], stretches: Sequence[Stretch], residues: Sequence[Mapping[str, Any]]
 ) -> list[Doubt]:
-    """Return the doubts that follow from figures of a summary alone: correlation, new outliers, contacts, ligands and stretches.
-
-    Parameters
-    ----------
-    summary : mapping
-    stretches : sequence of Stretch
-    residues : sequence of mapping
-        As for `doubts_about`.
-    """
+    """Return the doubts that follow from figures of a summary alone: correlation, new outliers, contacts, ligands and stretches."""
     return [
         *_low_correlation_doubt(summary["cc_final"]),
         *_backbone_doubt(summary),

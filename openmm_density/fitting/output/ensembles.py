@@ -83,7 +83,6 @@ def unknown_ligands(prepared: Prepared, models: np.ndarray) -> list[dict[str, An
 
     Parameters
     ----------
-    prepared : Prepared
     models : np.ndarray, shape (R, N, 3)
         In Å.
     """
@@ -101,19 +100,7 @@ def unknown_ligands(prepared: Prepared, models: np.ndarray) -> list[dict[str, An
 
 
 def held_ligands(ensemble: EnsembleResult, order: Sequence[int]) -> list[dict[str, Any]]:
-    """Return how often springs came to hold each ligand with a learned potential, where it had left what that knows.
-
-    Parameters
-    ----------
-    ensemble : EnsembleResult
-    order : sequence of int
-        The replica that each model is.
-
-    Returns
-    -------
-    list of dict
-        ``residue``, and ``held_times`` in each model; without ligands that were held in none.
-    """
+    """Return how often springs came to hold each ligand with a learned potential, where it had left what that knows."""
     count = len(ensemble.ligands) // len(ensemble.models)
     found = []
     for k in range(count):

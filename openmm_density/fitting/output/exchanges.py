@@ -32,11 +32,6 @@ def exchange_note(exchange: Sequence[Mapping[str, Any]]) -> str | None:
 def exchanged_in_words(exchange: Sequence[Mapping[str, Any]]) -> str | None:
     """Return a line on the replicas of a fit.
 
-    Parameters
-    ----------
-    exchange : sequence of dict
-        What `FitResult.exchange` and ``summary.json`` hold.
-
     Returns
     -------
     str or None

@@ -49,11 +49,6 @@ def figure_table(summary: Mapping[str, Any]) -> FigureTable:
     """Return the figures of a summary before, relaxed, after, and of the reference where there is one.
 
     Where the model was kept as it was, "after" is what the simulation made of it.
-
-    Parameters
-    ----------
-    summary : mapping
-        As ``summary.json`` has it.
     """
     return _Figures(summary).table
 
@@ -143,14 +138,7 @@ def _distance(matched: Matched) -> str:
 
 
 def crossing_in_words(resolution: float | None, falls: bool | None) -> str | None:
-    """Return where a Fourier shell correlation falls, in Å, or that it does not; None without one.
-
-    Parameters
-    ----------
-    resolution : float, optional
-    falls : bool, optional
-        Whether it falls there, and is not still above in its last shell.
-    """
+    """Return where a Fourier shell correlation falls, in Å, or that it does not; None without one."""
     if falls is None:
         return None
     if resolution is None:

@@ -46,16 +46,7 @@ _REMEDIES = {
 
 
 def worse_in_fit(prepared: Prepared, result: FitResult, planes: PlaneSet) -> list[Worse]:
-    """Return what is worse in the model that a fit writes than in the one that it was given.
-
-    Parameters
-    ----------
-    prepared : Prepared
-        Without the water around it.
-    result : FitResult
-    planes : PlaneSet
-        Of the model as it was read.
-    """
+    """Return what is worse in the model that a fit writes than in the one that it was given."""
     model, index, n = prepared.model, prepared.prepared_index, prepared.topology.getNumAtoms()
     bonds = [(a.index, b.index) for a, b in model.topology.bonds()]
     bonds += [(link.first, link.second) for link in model.links if not link.symmetry]
@@ -101,14 +92,7 @@ def changed_elements(model: Model) -> list[Worse]:
 
 
 def worse_of_models(before: Model, after: Model, planes: PlaneSet) -> list[Worse]:
-    """Return what is worse in a model than in another of the same atoms.
-
-    Parameters
-    ----------
-    before, after : Model
-    planes : PlaneSet
-        Of the one before.
-    """
+    """Return what is worse in a model than in another of the same atoms."""
     before_geometry = LocalGeometry(
         before.topology,
         before.positions,
@@ -138,13 +122,7 @@ def _worse(
 
 
 def worse_doubts(found: Iterable[Mapping[str, Any]]) -> list[Doubt]:
-    """Return a doubt about each kind of what became worse.
-
-    Parameters
-    ----------
-    found : iterable of mapping
-        Of `Worse.as_dict`, as the summary has them.
-    """
+    """Return a doubt about each kind of what became worse."""
     kinds: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for each in found:
         kinds[each["kind"]].append(each)

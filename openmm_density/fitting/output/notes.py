@@ -27,21 +27,7 @@ def notes_on(
     scan: StrengthScan | None = None,
     pdb_limit: str | None = None,
 ) -> list[str]:
-    """Return what was done to the model and what could not be, in a sentence each.
-
-    Parameters
-    ----------
-    fit : FlexibleFit
-    result : FitResult
-    summary : mapping
-        With ``geometry_final``.
-    residues : sequence of mapping
-        From `openmm_density.fitting.output.agreement.map_agreement`.
-    scan : StrengthScan, optional
-        What half maps said about the strength.
-    pdb_limit : str, optional
-        Why the model could not be written as a PDB file.
-    """
+    """Return what was done to the model and what could not be, in a sentence each."""
     return [
         *fit.corrections.sentences(fit.density_map),
         *_placement_note(fit),

@@ -96,19 +96,7 @@ def draw_models_in_map(
     residues: Sequence[dict[str, Any]],
     stretches: Sequence[Stretch],
 ) -> None:
-    """Draw ``overview.png`` and ``residues.png`` of models that no single fit led to.
-
-    Parameters
-    ----------
-    folder : Path
-    density_map : DensityMap
-    models : mapping of str to (str, Model)
-        ``initial`` and ``final``, each with its title.
-    reference : Model, optional
-    residues : sequence of dict
-    stretches : sequence of Stretch
-        As of a `MapAgreement`.
-    """
+    """Draw ``overview.png`` and ``residues.png`` of models that no single fit led to."""
     views = [
         (
             title,

@@ -44,15 +44,7 @@ AFTER_FILES = ("after.cif", "after.pdb", "after_input.cif")
 
 
 def model_with_input_atoms(path: Path, name: str = "fitted") -> Path | None:
-    """Return the file of a fit's folder with the atoms of its input, alternate conformers among them; None where there is none.
-
-    Parameters
-    ----------
-    path : Path
-        The folder.
-    name : {"fitted", "after"}
-        The model that was kept, or the one that the simulation made where that was not.
-    """
+    """Return the file of a fit's folder with the atoms of its input, alternate conformers among them; None where there is none."""
     files = (path / f"{name}{ending}" for ending in ("_input.cif", ".pdb", ".cif"))
     return next((file for file in files if file.exists()), None)
 
@@ -80,19 +72,7 @@ _OF_MANY = {
 
 
 def check_usable(path: Path, overwrite: bool = False, resume: bool = False) -> None:
-    """Refuse a folder that cannot be that of a fit, whoever else uses it.
-
-    Parameters
-    ----------
-    path : Path
-    overwrite, resume : bool
-        As for `OutputFolder`.
-
-    Raises
-    ------
-    InputError
-        If it is a file, the folder of a batch or a series, holds no fit to resume, or a complete one that is not to be replaced.
-    """
+    """Refuse a folder that cannot be that of a fit, whoever else uses it."""
     unfinished = path / UNFINISHED
     for name, whose in _OF_MANY.items():
         if (path / name).exists():
@@ -118,13 +98,7 @@ def check_usable(path: Path, overwrite: bool = False, resume: bool = False) -> N
 
 
 def check_unused(path: Path) -> None:
-    """Refuse a folder that holds anything of an earlier fit.
-
-    Raises
-    ------
-    InputError
-        Naming what it holds.
-    """
+    """Refuse a folder that holds anything of an earlier fit."""
     if (path / UNFINISHED).exists():
         raise InputError(
             "it holds an unfinished fit",

@@ -52,23 +52,7 @@ def summarize(
     pdb_limit: str | None = None,
     spellings: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Return all that ``summary.json`` holds.
-
-    Parameters
-    ----------
-    fit : FlexibleFit
-    result : FitResult
-    agreement : MapAgreement
-        Of the same.
-    model_path, map_path : str
-        As the user gave them.
-    scan : StrengthScan, optional
-        What half maps said about the strength.
-    pdb_limit : str, optional
-        Why the model could not be written as a PDB file.
-    spellings : mapping of str to str
-        How arguments are written in its sentences, see `openmm_density.errors.InputError.spelled`.
-    """
+    """Return all that ``summary.json`` holds."""
     checks = _checks_after(fit, result)
     violated = _violations(fit, result)
     summary = {
@@ -108,13 +92,6 @@ def kept_and_simulated(
     fit: FlexibleFit, result: FitResult, simulated_agreement: MapAgreement
 ) -> dict[str, Any]:
     """Return what ``summary.json`` says of which model was kept.
-
-    Parameters
-    ----------
-    fit : FlexibleFit
-    result : FitResult
-    simulated_agreement : MapAgreement
-        Of what the simulation made of the model.
 
     Returns
     -------

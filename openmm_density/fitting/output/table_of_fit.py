@@ -39,19 +39,6 @@ def write_table_one(
 
     A fit that was interrupted has none, and where a figure cannot be had at all, a note of the summary says why: nothing else is
     lost by it.
-
-    Parameters
-    ----------
-    folder : Path
-        With the models.
-    fit : FlexibleFit
-    result : FitResult
-    agreement : MapAgreement
-        Of the same.
-    summary : dict
-        From `openmm_density.fitting.output.summary.summarize`.
-    crystal : callable, optional
-        Returns what measured amplitudes say of the models in the folder; where it is not given the map says what is known.
     """
     path = folder / TABLE_ONE
     summary["table1"] = None

@@ -39,22 +39,10 @@ def write_table_of_model(
 
     Parameters
     ----------
-    path : path
-    model : Model
-        Of N atoms.
     positions : np.ndarray, shape (N, 3)
         Å.
-    density_map : DensityMap
     resolution : float
         Å.
-    names : two str
-        Of the model and the map, as the user gave them.
-    scored : mapping
-        What else is known: ``half_map_resolution`` and ``half_map_falls``, ``assembly``.
-    crystal : Crystal, optional
-        That of measured amplitudes; by default what model and map say.
-    remarks : sequence of str
-        Sentences below the table.
     """
     with tempfile.TemporaryDirectory() as folder:
         # As it is scored: of a trajectory the last frame.

@@ -62,13 +62,7 @@ def check_flag(argument: str, value: Any, source: str | None = None) -> None:
 
 
 def number_pair(argument: str, value: Any, least: float, source: str | None = None) -> tuple[float, float]:
-    """Return the first and the last value of a stage; one number stands for both.
-
-    Raises
-    ------
-    InputError
-        If they are no numbers, or less than the least.
-    """
+    """Return the first and the last value of a stage; one number stands for both."""
     pair = (value, value) if is_number(value) else value
     if not isinstance(pair, (list, tuple)) or len(pair) != 2 or not all(map(is_number, pair)):
         problem = "must be a number, or two for its begin and end"

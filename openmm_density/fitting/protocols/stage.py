@@ -190,13 +190,7 @@ def too_hot(temperature: float, source: str | None = None) -> InputError:
 
 
 def checked_restraints(names: Any, source: str | None = None) -> tuple[str, ...]:
-    """Return restraint names in the order of `RESTRAINT_NAMES`.
-
-    Raises
-    ------
-    InputError
-        If one is not known; ``source`` names the stage that they are of.
-    """
+    """Return restraint names in the order of `RESTRAINT_NAMES`."""
     is_list = isinstance(names, Collection) and not isinstance(names, (str, Mapping))
     if not is_list or not all(isinstance(name, str) for name in names):
         raise InputError(

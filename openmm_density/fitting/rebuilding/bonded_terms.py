@@ -81,13 +81,7 @@ class BondedTerms:
         return [force.among(place, moves) for force in self._forces]
 
     def arrays_among(self, members: np.ndarray, moves: np.ndarray) -> BondedArrays | None:
-        """Return the same terms as arrays, or None where some are not of the kinds that `BondedArrays` has.
-
-        Parameters
-        ----------
-        members, moves
-            As for `among`.
-        """
+        """Return the same terms as arrays, or None where some are not of the kinds that `BondedArrays` has."""
         place = self._places(members)
         found: dict[type, list[tuple[np.ndarray, np.ndarray]]] = {kind: [] for kind in _ARRAYS}
         impropers: list[tuple[np.ndarray, np.ndarray]] = []

@@ -115,11 +115,6 @@ def span(chain: str, first: str, last: str) -> str:
 def rebuilt_in_words(rebuilding: Sequence[Mapping[str, Any]]) -> str | None:
     """Return a line on what was rebuilt.
 
-    Parameters
-    ----------
-    rebuilding : sequence of dict
-        What `FitResult.rebuilding` and ``summary.json`` hold.
-
     Returns
     -------
     str or None
@@ -154,15 +149,7 @@ def rebuilt_in_words(rebuilding: Sequence[Mapping[str, Any]]) -> str | None:
 
 
 def left_out_in_words(rebuilding: Sequence[Mapping[str, Any]], steps: int) -> str | None:
-    """Return a sentence on the searches that were left out for lack of steps, with arguments by `as_argument`, or None.
-
-    Parameters
-    ----------
-    rebuilding : sequence of dict
-        What `FitResult.rebuilding` and ``summary.json`` hold.
-    steps : int
-        Of the fit.
-    """
+    """Return a sentence on the searches that were left out for lack of steps, with arguments by `as_argument`, or None."""
     parts = []
     for what in ("register", "side chains", "peptides"):
         stages = [each["stage"] for each in rebuilding if what in each.get("left_out", ())]
@@ -180,17 +167,7 @@ def left_out_in_words(rebuilding: Sequence[Mapping[str, Any]], steps: int) -> st
 
 
 def mark_rebuilt(residues: Sequence[dict[str, Any]], rebuilding: Sequence[Mapping[str, Any]]) -> None:
-    """Mark in the row of each residue whether it was rebuilt.
-
-    Parameters
-    ----------
-    residues : sequence of dict
-        From `openmm_density.validation.model_report.residue_changes`. Each gets ``rebuilt`` (whether it is in a stretch that
-        was), ``shifted_by`` (in all, along the chain), ``turned`` (whether its side chain is in another rotamer) and ``flipped``
-        (whether the peptide behind it was, and not back again).
-    rebuilding : sequence of dict
-        What `FitResult.rebuilding` holds.
-    """
+    """Mark in the row of each residue whether it was rebuilt."""
     for row in residues:
         row |= {"rebuilt": False, "shifted_by": 0, "turned": False, "flipped": False}
     for search in rebuilding:

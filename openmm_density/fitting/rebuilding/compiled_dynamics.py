@@ -88,13 +88,7 @@ class CompiledDynamics:
         return self._first_sound(positions, SOFT, anneal)[0]
 
     def energy(self, positions: np.ndarray) -> float:
-        """Return the energy in kJ/mol.
-
-        Raises
-        ------
-        Unstable
-            If it is not a number.
-        """
+        """Return the energy in kJ/mol."""
         return self._finite(self._dynamics.energy(positions[self._order])[0])
 
     def _first_sound(
@@ -103,13 +97,7 @@ class CompiledDynamics:
         hardness: float,
         attempt: Callable[[np.ndarray, float], tuple[np.ndarray, float]],
     ) -> tuple[np.ndarray, float]:
-        """Return what comes of an attempt, or of one after a descent and with half the time step.
-
-        Raises
-        ------
-        Unstable
-            If the second one blows up as well.
-        """
+        """Return what comes of an attempt, or of one after a descent and with half the time step."""
         start = positions[self._order]
         try:
             return self._checked(start, *attempt(start, TIMESTEP))

@@ -125,12 +125,8 @@ class DensityModel:
 
         Parameters
         ----------
-        fit : DensityFit
-        molecule : Molecule
-            Of the same atoms, and behind them the mates'.
         strength : float
             k in kJ/mol, of all atoms together.
-        mates : SurroundingMates, optional
         """
         heavy = molecule.is_heavy[fit.atoms]
         weights, is_fitted = np.zeros(len(molecule.atoms)), np.zeros(len(molecule.atoms), dtype=bool)

@@ -204,12 +204,6 @@ class EvidenceSearch:
         ----------
         positions : np.ndarray, shape (N, 3)
             Å.
-        stop : StopRequest
-            Ends the search early, with what was found.
-        room : float
-            The `pair_work` that trying may take.
-        progress : callable, optional
-            See `Progress`.
         """
         moved: list[Moved] = []
         for chain in self._chains:
@@ -360,15 +354,7 @@ def _best_different(models: Sequence[_Candidate]) -> list[_Candidate]:
 
 
 def proposed_shifts(chain: np.ndarray, log_odds: np.ndarray) -> list[ChainShift]:
-    """Return the shifts of stretches of a chain that evidence speaks for, those that promise most first.
-
-    Parameters
-    ----------
-    chain : np.ndarray of int, shape (n,)
-        Indices of its residues.
-    log_odds : np.ndarray, shape (n, n)
-        From `SideChainEvidence.log_odds`.
-    """
+    """Return the shifts of stretches of a chain that evidence speaks for, those that promise most first."""
     gains = gains_of_shifts(log_odds)
     found: dict[ChainShiftKey, tuple[float, ChainShift]] = {}
 
@@ -398,11 +384,6 @@ def proposed_ends(chain: np.ndarray, log_odds: np.ndarray) -> list[ChainShift]:
 
     An end that was traced too far, or into the density of another, is drawn along the chain the more the nearer a residue is to
     it: what was stretched becomes a helix again.
-
-    Parameters
-    ----------
-    chain, log_odds
-        As for `proposed_shifts`.
     """
     size = len(chain)
     found = []
@@ -436,12 +417,7 @@ def gains_of_shifts(log_odds: np.ndarray) -> np.ndarray:
 
 
 def stretches_of_most(gains: np.ndarray) -> list[tuple[int, int]]:
-    """Return the first and last places of the stretches of largest sum, that do not overlap by much, largest first.
-
-    Parameters
-    ----------
-    gains : np.ndarray, shape (n,)
-    """
+    """Return the first and last places of the stretches of largest sum, that do not overlap by much, largest first."""
     sums = np.concatenate([[0.0], np.cumsum(gains)])
     firsts, lasts = np.triu_indices(len(gains), _SHORTEST - 1)
     short = lasts - firsts < LONGEST

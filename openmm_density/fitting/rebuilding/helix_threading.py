@@ -60,15 +60,7 @@ class Thread:
 
 
 def proposed_threads(odds: Sequence[np.ndarray], helices: Sequence[MapHelix]) -> list[Thread]:
-    """Return the best thread, and after it those with one helix otherwise that are not much worse, the best first.
-
-    Parameters
-    ----------
-    odds : sequence of np.ndarray, shape (n, m)
-        Evidence for each residue of the chain in each place of a helix, natural logarithms.
-    helices : sequence of MapHelix
-        In the order of the chain.
-    """
+    """Return the best thread, and after it those with one helix otherwise that are not much worse, the best first."""
     threading = _Threading(odds, helices)
     best = threading.best()
     if best is None:

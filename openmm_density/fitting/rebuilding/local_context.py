@@ -40,13 +40,7 @@ class LocalContext:
         self._safeguard = Safeguard(topology, system)
 
     def lowered(self, positions: np.ndarray, hardness: float, iterations: int) -> tuple[float, np.ndarray]:
-        """Return the energy in kJ/mol after so many iterations of a minimisation, and the positions.
-
-        Raises
-        ------
-        Unstable
-            If it becomes unstable, again after a descent in small steps.
-        """
+        """Return the energy in kJ/mol after so many iterations of a minimisation, and the positions."""
         self._set_positions(positions, hardness)
         attempts = (partial(self._minimize, iterations), partial(self._minimize_carefully, iterations))
         self._safeguard.run(self._context, attempts)
@@ -55,13 +49,7 @@ class LocalContext:
     def annealed(
         self, positions: np.ndarray, temperatures: Sequence[float], steps: int, seed: int = 1
     ) -> np.ndarray:
-        """Return the positions after so many steps from each temperature in K, and a short minimisation.
-
-        Raises
-        ------
-        Unstable
-            If the dynamics becomes unstable, again with half the time step.
-        """
+        """Return the positions after so many steps from each temperature in K, and a short minimisation."""
         self._set_positions(positions, SOFT)
 
         def anneal(timestep: float) -> None:
@@ -81,13 +69,7 @@ class LocalContext:
         return self._positions()
 
     def energy(self, positions: np.ndarray) -> float:
-        """Return the energy in kJ/mol.
-
-        Raises
-        ------
-        Unstable
-            If it is not a number.
-        """
+        """Return the energy in kJ/mol."""
         self._set_positions(positions, 1.0)
         return self._energy()
 

@@ -98,25 +98,13 @@ class LocalSystem:
     def minimized(
         self, positions: np.ndarray, soft: bool = False, iterations: int = MINIMIZATION
     ) -> np.ndarray:
-        """Return positions (N, 3) in Å with the residues near a minimum of the energy; soft, atoms may pass through each other.
-
-        Raises
-        ------
-        Unstable
-            If the minimisation becomes unstable, again after a descent in small steps.
-        """
+        """Return positions (N, 3) in Å with the residues near a minimum of the energy; soft, atoms may pass through each other."""
         return self.lowered(positions, soft, iterations)[1]
 
     def lowered(
         self, positions: np.ndarray, soft: bool = False, iterations: int = MINIMIZATION
     ) -> tuple[float, np.ndarray]:
-        """Return the energy in kJ/mol after `minimized`, and the positions in Å.
-
-        Raises
-        ------
-        Unstable
-            If the minimisation becomes unstable, again after a descent in small steps.
-        """
+        """Return the energy in kJ/mol after `minimized`, and the positions in Å."""
         energy, found = self._dynamics.lowered(self._of_members(positions), SOFT if soft else 1.0, iterations)
         return energy, self._with_moved(positions, found)
 
@@ -129,23 +117,12 @@ class LocalSystem:
         call and not to what computes it: the same arguments give the same positions, bit for bit, whatever was annealed before.
         In 0.4 ps at each of four temperatures stretches come to rest about as low as with friction of 5/ps, and 30 kJ/mol higher
         where velocities are drawn twice as often.
-
-        Raises
-        ------
-        Unstable
-            If the dynamics becomes unstable, again with half the time step.
         """
         found = self._dynamics.annealed(self._of_members(positions), temperatures, steps, seed)
         return self._with_moved(positions, found)
 
     def energy(self, positions: np.ndarray) -> float:
-        """Return the energy in kJ/mol, but for a constant: that of the atoms that do not move.
-
-        Raises
-        ------
-        Unstable
-            If it is not a number.
-        """
+        """Return the energy in kJ/mol, but for a constant: that of the atoms that do not move."""
         return self._dynamics.energy(self._of_members(positions))
 
     def _of_members(self, positions: np.ndarray) -> np.ndarray:

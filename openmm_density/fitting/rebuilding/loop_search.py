@@ -108,15 +108,7 @@ class LoopSearch:
                     self.loops.append(Loop(tuple(together), inner, every))
 
     def candidates(self, correlations: np.ndarray, changed: np.ndarray | None = None) -> list[Loop]:
-        """Return loops that may be turned over, those first that fit worst.
-
-        Parameters
-        ----------
-        correlations : np.ndarray, shape (number of residues,)
-            With the map, of each residue.
-        changed : np.ndarray of int, optional
-            Residues; only loops whose region has one of them are looked at.
-        """
+        """Return loops that may be turned over, those first that fit worst."""
         if not self.loops:
             return []
         members = np.unique(np.concatenate([loop.inner for loop in self.loops]))

@@ -59,7 +59,6 @@ def helices_along(density_map: DensityMap, backbone: np.ndarray) -> list[MapHeli
 
     Parameters
     ----------
-    density_map : DensityMap
     backbone : np.ndarray, shape (n, 4, 3)
         N, Cα, C and O in Å.
     """

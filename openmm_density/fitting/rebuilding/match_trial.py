@@ -50,13 +50,8 @@ def matched(
 
     Parameters
     ----------
-    workers : TrialWorkers
-    tools : TrialTools
     positions : np.ndarray, shape (N, 3)
         Å.
-    chain : np.ndarray of int
-        Indices of its residues.
-    stop : StopRequest or Deadline
     """
     trial = MatchTrial(chain)
     workers.run(tools, positions, [trial], stop, lambda _: None)

@@ -164,8 +164,6 @@ class PeptideSearch:
         ----------
         positions : np.ndarray, shape (N, 3)
             Å.
-        changed : np.ndarray of int, optional
-            Residues; only peptides whose region has one of them are looked at.
         """
         if not self.peptides:
             return []

@@ -152,18 +152,7 @@ class RegisterSearch:
         return np.array([residue])
 
     def candidates(self, correlations: np.ndarray) -> list[list[Stretch]]:
-        """Return stretches that may be off: for each place that fits badly, and each two that are near, those between them.
-
-        Parameters
-        ----------
-        correlations : np.ndarray, shape (number of residues,)
-            With the map, of each residue.
-
-        Returns
-        -------
-        list of list of Stretch
-            At most one of each list is to be shifted: they overlap.
-        """
+        """Return stretches that may be off: for each place that fits badly, and each two that are near, those between them."""
         members = np.concatenate([np.zeros(0, dtype=np.int64), *self.chains])
         if not np.isfinite(correlations[members]).any():
             return []
@@ -194,7 +183,6 @@ class RegisterSearch:
         Parameters
         ----------
         positions : np.ndarray, shape (N, 3)
-        stretches : sequence of Stretch
         by : int
             1 or -1.
         """
@@ -211,7 +199,6 @@ class RegisterSearch:
         Parameters
         ----------
         positions : np.ndarray, shape (N, 3)
-        shift : ChainShift
         """
         result = positions.copy()
         chain = shift.chain
@@ -256,17 +243,6 @@ class RegisterSearch:
         ----------
         before, after : np.ndarray, shape (N, 3)
             Å.
-        stretch : Stretch
-        most : int
-            The largest shift, in residues, that is looked for.
-
-        Returns
-        -------
-        first, last : int
-            Places in the chain: the longest run of residues whose Cα are nearer to where those next to them were than to where
-            they were themselves, or, where there are fewer than `FEWEST_SHIFTED` of these, all that moved.
-        shifted_by : int
-            Not 0 but for those that moved otherwise.
         """
         begin, end = max(stretch.first - FLANK, 0), min(stretch.last + FLANK, len(stretch.chain) - 1)
         frames = np.array([self._frames[residue] for residue in stretch.chain.tolist()])

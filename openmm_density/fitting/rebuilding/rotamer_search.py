@@ -71,21 +71,10 @@ class RotamerSearch:
         ----------
         positions : np.ndarray, shape (N, 3)
             Å.
-        residues : np.ndarray of int, optional
-            Indices of those whose side chains may change; all by default.
-        passes : int
-            How many times the side chains are gone through at most.
-        only_seen : bool
-            Whether side chains stay where the map agrees with them about as well as with any other rotamer, see `SEEN_PART`; by
-            default another one has to be better by `LEAST_GAIN` only, as for side chains that were just built.
-        stop : StopRequest or Deadline, optional
-            Looked at before each side chain.
 
         Returns
         -------
         positions : np.ndarray, shape (N, 3)
-        residues : list of int
-            Indices of those whose side chains changed.
         """
         improved, changed = self.improved_each(positions[None], residues, passes, only_seen, stop)
         return improved[0], changed[0]
@@ -104,14 +93,10 @@ class RotamerSearch:
         ----------
         positions : np.ndarray, shape (S, N, 3)
             Å.
-        residues, passes, only_seen, stop
-            As for `improved`.
 
         Returns
         -------
         positions : np.ndarray, shape (S, N, 3)
-        residues : list of list of int
-            Indices of those whose side chains changed, of each model.
         """
         positions = np.array(positions, dtype=np.float64)
         integrals = np.array([self._density.integrals(each) for each in positions]).reshape(-1, 2)
@@ -167,8 +152,6 @@ class RotamerSearch:
 
         Parameters
         ----------
-        residue : int
-            Its index.
         own : np.ndarray, shape (n, 3)
             Å, of the atoms of its `side_chain`.
         around : np.ndarray of int, shape (M,)
@@ -177,7 +160,6 @@ class RotamerSearch:
             Å, of these.
         in_contact : np.ndarray of bool, shape (M,)
             Those that it must not overlap.
-        slopes : DensityEnergySlopes
         """
         chain = self._whole[residue]
         if not len(chain.scored):
@@ -234,13 +216,10 @@ class RotamerSearch:
 
         Parameters
         ----------
-        chain : SideChain
         positions : np.ndarray, shape (S, N, 3)
             Å, of S models.
         trials : np.ndarray, shape (S, K, n, 3)
             The conformations.
-        among : np.ndarray of int, optional
-            The heavy atoms that are there, in ascending order; all by default.
         """
         molecule, centre = self._molecule, chain.atoms[2]
         beta = positions[:, centre, None]
@@ -290,19 +269,12 @@ def refine(
 
     Parameters
     ----------
-    chain : SideChain
     conformations : np.ndarray, shape (S, K, n, 3)
         Å, in each of S models.
     angles : np.ndarray, shape (S, K, number of torsions)
         Their torsions in degrees.
     found : tuple of np.ndarray, shapes (S, K) and (S, K, …)
         Their energies, and what else is known of each.
-    energies : callable
-        Returns both for other conformations.
-
-    Returns
-    -------
-    conformations, energies, else : np.ndarray
     """
     refined, angles = conformations.copy(), angles.copy()
     energy, known = (each.copy() for each in found)

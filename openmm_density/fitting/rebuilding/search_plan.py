@@ -37,17 +37,7 @@ _AVERAGE_PLACE = (100, 13, 12)
 
 
 def place_work(n_moving: int, n_residues: int, n_shifts: int) -> float:
-    """Return the work of trying to shift stretches of one place, in atoms times steps.
-
-    Parameters
-    ----------
-    n_moving : int
-        Heavy atoms that move.
-    n_residues : int
-        Residues that move.
-    n_shifts : int
-        Stretches times ways of shifting them.
-    """
+    """Return the work of trying to shift stretches of one place, in atoms times steps."""
     members = _AROUND + _PER_MOVING * n_moving
     built = _BUILT * _MINIMIZATION * members + _TURNED * _PASS_OF_MANY * n_residues
     annealed = _annealing_work(members, n_residues)
@@ -55,15 +45,7 @@ def place_work(n_moving: int, n_residues: int, n_shifts: int) -> float:
 
 
 def pair_work(n_moving: int, n_residues: int, annealed: bool) -> float:
-    """Return the work of building one shift, or of then annealing it, and the same of the stretch where it was.
-
-    Parameters
-    ----------
-    n_moving, n_residues
-        As for `place_work`.
-    annealed : bool
-        Whether both are annealed.
-    """
+    """Return the work of building one shift, or of then annealing it, and the same of the stretch where it was."""
     members = _AROUND + _PER_MOVING * n_moving
     if annealed:  # twice as long
         return _CREATION * members + 2 * (_annealing_work(members, n_residues) + _ANNEALING * members)

@@ -78,10 +78,6 @@ class SequenceMatch:
         ----------
         positions : np.ndarray, shape (N, 3)
             Å.
-        stop : StopRequest
-            Ends the search early.
-        changed : np.ndarray of int, optional
-            Indices of residues: only chains with one of them are searched.
         energies : callable, optional
             Returns what `energies` does for a chain, as `openmm_density.fitting.rebuilding.match_trial.matched` does beside; None
             after a request to stop.
@@ -110,10 +106,6 @@ class SequenceMatch:
         ----------
         positions : np.ndarray, shape (N, 3)
             Å.
-        chain : np.ndarray of int
-            Indices of the residues of one of the chains.
-        places : sequence of int, optional
-            In the chain, of those that are asked for; all by default.
 
         Returns
         -------
@@ -163,7 +155,6 @@ def lowest_path(energies: np.ndarray, shifts: np.ndarray, change: float) -> np.n
     energies : np.ndarray, shape (N, K)
     shifts : np.ndarray of int, shape (K,)
         Of each column.
-    change : float
 
     Returns
     -------

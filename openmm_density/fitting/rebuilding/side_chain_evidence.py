@@ -157,18 +157,10 @@ def density_around(
 
     Parameters
     ----------
-    density_map : DensityMap
     backbone : np.ndarray, shape (n, 4, 3)
         Å: N, Cα, C and O.
     moves : np.ndarray, shape (n, 3), optional
         Å, by which the points are displaced.
-    turns : np.ndarray, shape (n, 3, 3), optional
-        Rotations of them, in the frames of the residues.
-
-    Returns
-    -------
-    np.ndarray, shape (n, P)
-        0 beyond the map.
     """
     alpha, axes = backbone[:, 1], residue_axes(backbone)
     if moves is not None:

@@ -100,8 +100,6 @@ class SideChainPacking:
         ----------
         positions : np.ndarray, shape (N, 3)
             Å.
-        correlations : np.ndarray, shape (number of residues,), optional
-            With the map, of each residue: they tell groups of those that fit far worse than most; none without.
         """
         chains = self._search.free_side_chains(positions)
         if len(chains) < 2:

@@ -83,8 +83,6 @@ def turning_side_chain(
 
     Parameters
     ----------
-    molecule : Molecule
-    residue : openmm.app.topology.Residue
     is_fitted : np.ndarray of bool, shape (N,)
 
     Returns
@@ -129,9 +127,6 @@ def whole_side_chain(
 
     Parameters
     ----------
-    residue : openmm.app.topology.Residue
-    turning : SideChain, optional
-        The same as it turns; without, it stays as it is.
     is_fitted : np.ndarray of bool, shape (N,)
     """
     if turning is not None:
@@ -151,10 +146,6 @@ def set_torsion(
     Parameters
     ----------
     conformations : np.ndarray, shape (K, n, 3)
-    quadruple : tuple of int
-        The four atoms of the torsion.
-    moved : np.ndarray of int
-        The atoms that it turns.
     degrees : np.ndarray, shape (K,)
     """
     a, b, c, d = (conformations[:, atom] for atom in quadruple)

@@ -180,12 +180,6 @@ class ThreadSearch:
         ----------
         positions : np.ndarray, shape (N, 3)
             Å.
-        stop : StopRequest
-            Ends the search early, with what was found.
-        room : float
-            The `place_work` that trying may take.
-        progress : callable, optional
-            See `Progress`.
         """
         moved: list[Moved] = []
         for chain in self._chains:

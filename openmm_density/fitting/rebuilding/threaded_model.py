@@ -71,10 +71,6 @@ class ThreadBuilder:
         ----------
         positions : np.ndarray, shape (N, 3)
             Å.
-        chain : np.ndarray of int, shape (n,)
-            Indices of its residues.
-        helices : list of MapHelix
-        thread : Thread
         """
         alphas = self._registers.alphas(positions, chain)
         frames: dict[int, np.ndarray] = {}

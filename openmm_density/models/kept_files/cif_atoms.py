@@ -76,22 +76,7 @@ class AtomTable:
     def replaced(
         self, models: Sequence[Sequence[CifAtom]], renumbered: bool
     ) -> tuple[dict[str, list[str]], dict[str, str]]:
-        """Replace the rows by those of other atoms.
-
-        Parameters
-        ----------
-        models : sequence of sequence of CifAtom
-            Of each model its atoms, in the order of the file to be.
-        renumbered : bool
-            Whether atoms get new serial numbers; else they keep the file's.
-
-        Returns
-        -------
-        columns : dict of str to list of str
-            As they are now.
-        still : dict of str to str
-            Old serial numbers of the atoms that neither moved nor have another B factor, and their new ones.
-        """
+        """Replace the rows by those of other atoms."""
         atoms = [atom for model in models for atom in model]
         columns = {name: [values[atom.row - 1] for atom in atoms] for name, values in self.columns.items()}
         _write_values(columns, atoms)

@@ -131,17 +131,8 @@ def write_bonds(
 
     Parameters
     ----------
-    block : gemmi.cif.Block
-    before, now : AtomNames
-        Of the file, and of what is written.
     positions : sequence of np.ndarray
         Of the latter, in Å.
-    links : sequence of (int, int, bool)
-        Rows of the latter, and whether the second atom is a copy by symmetry.
-    header : Header
-        With the crystal.
-    moved : bool
-        Whether any atom is not where it was.
     """
     table = block.get_mmcif_category(_BONDS, raw=True)
     count = len(next(iter(table.values()), ()))

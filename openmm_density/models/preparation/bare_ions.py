@@ -20,7 +20,6 @@ def bare_ions(topology: app.Topology, positions: np.ndarray) -> dict[int, list[i
 
     Parameters
     ----------
-    topology : openmm.app.Topology
     positions : np.ndarray, shape (N, 3)
         Å.
     """

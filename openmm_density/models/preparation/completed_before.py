@@ -37,21 +37,7 @@ class CompletedResidue:
 def completed_residues(
     model: Model, completed: Model | None, residues: Sequence[WorkResidue]
 ) -> list[CompletedResidue]:
-    """Return what was built of each residue of a model before.
-
-    Parameters
-    ----------
-    model : Model
-    completed : Model, optional
-        The same with all that an earlier preparation built, as ``fitted.cif`` of a fit beside its ``fitted.pdb``.
-    residues : sequence of WorkResidue
-        Of the model, from `work_residues_of`.
-
-    Raises
-    ------
-    InputError
-        If it has other residues.
-    """
+    """Return what was built of each residue of a model before."""
     if completed is None:
         return [CompletedResidue()] * len(residues)
     before = list(completed.topology.residues())

@@ -23,16 +23,7 @@ _N_H = 1.01
 def find_variants(
     model: Model, residues: list[WorkResidue], links: list[Link], known: Sequence[Set[str]]
 ) -> list[str | None]:
-    """Return the protonation state of each residue that the input or a bond decides; None leaves it to the pH.
-
-    Parameters
-    ----------
-    model : Model
-    residues : list of WorkResidue
-    links : list of Link
-    known : sequence of set of str
-        The names of atoms that each residue had when an earlier preparation had completed it; empty where there was none.
-    """
+    """Return the protonation state of each residue that the input or a bond decides; None leaves it to the pH."""
     variants: list[str | None] = [None] * len(residues)
     metals: dict[int, set[str]] = defaultdict(set)
     bonds: dict[int, set[str]] = defaultdict(set)

@@ -108,13 +108,7 @@ def ligands_of(model: Model, forcefield: app.ForceField) -> Ligands:
 def ligand_parameters(
     model: Model, forcefield: app.ForceField, options: LigandOptions, report: PreparationReport
 ) -> tuple[Parameters | None, frozenset[int]]:
-    """Return what parametrises ligands, and which residues.
-
-    Raises
-    ------
-    InputError
-        If there is nothing to parametrise, or what the user says cannot be used.
-    """
+    """Return what parametrises ligands, and which residues."""
     check_ligands(options.forcefield, options.smiles)
     if options.forcefield in (None, RIGID):
         return None, frozenset()
@@ -209,13 +203,7 @@ def parametrise(
     topology: app.Topology,
     report: PreparationReport,
 ) -> tuple[dict[int, str], list[PlacedPotential]]:
-    """Add ligands to a force field; return the templates of those with potentials, by residue, and these.
-
-    Raises
-    ------
-    InputError
-        If one cannot be parametrised.
-    """
+    """Add ligands to a force field; return the templates of those with potentials, by residue, and these."""
     if parameters is None:
         return {}, []
     chosen = [
@@ -232,12 +220,7 @@ def parametrise(
 
 
 def check_names(model: Model, forcefield: app.ForceField, smiles: Mapping[str, str]) -> None:
-    """Refuse SMILES of residues that the model has not, or the force field knows.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse SMILES of residues that the model has not, or the force field knows."""
     present = {residue.name for residue in model.topology.residues()}
     strangers = sorted(set(smiles) - present)
     if strangers:

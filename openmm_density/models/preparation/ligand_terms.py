@@ -31,15 +31,7 @@ _ONE_FOUR = "LennardJones14"
 def add_potentials(
     system: openmm.System, potentials: Iterable[PlacedPotential], first: Sequence[int]
 ) -> None:
-    """Add the potentials of ligands to a System.
-
-    Parameters
-    ----------
-    system : openmm.System
-    potentials : iterable of PlacedPotential
-    first : sequence of int
-        The first particle of each copy of the model in it: 0 where there is one.
-    """
+    """Add the potentials of ligands to a System."""
     count = system.getNumParticles()
     for placed in of_copies(potentials, first):
         force = placed.potential.create_force(placed.atoms, count, placed.parameter_name)
@@ -48,15 +40,7 @@ def add_potentials(
 
 
 def of_copies(potentials: Iterable[PlacedPotential], first: Sequence[int]) -> list[PlacedPotential]:
-    """Return the potentials of all copies of a model in a System, copy by copy, each with a parameter of its own.
-
-    Parameters
-    ----------
-    potentials : iterable of PlacedPotential
-        Of the model.
-    first : sequence of int
-        The first particle of each copy.
-    """
+    """Return the potentials of all copies of a model in a System, copy by copy, each with a parameter of its own."""
     if len(first) == 1:
         return [replace(placed, atoms=placed.atoms + first[0]) for placed in potentials]
     return [
@@ -93,11 +77,8 @@ def mended_ends(
 
     Parameters
     ----------
-    topology : openmm.app.Topology
     positions : np.ndarray, shape (N, 3)
         Å.
-    rigid : iterable of np.ndarray
-        The atoms of each residue that springs hold as it is.
 
     Returns
     -------
@@ -138,16 +119,12 @@ def elastic_network(
     ----------
     masses : np.ndarray, shape (N,)
         In Da, of all atoms.
-    atoms : np.ndarray of int
-        Those of the residue.
     positions : np.ndarray, shape (N, 3)
         In Å, of all atoms.
     frequency : float
         Angular, in 1/ps.
     cutoff : float
         Å of the longest.
-    pairs : np.ndarray of int, shape (m, 2), optional
-        Between which of its atoms, by their places among these, there are springs: all pairs by default.
 
     Returns
     -------

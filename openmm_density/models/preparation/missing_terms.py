@@ -67,15 +67,8 @@ def missing_terms(
 
     Parameters
     ----------
-    system : openmm.System
-        Of a force field.
-    topology : openmm.app.Topology
     positions : np.ndarray, shape (N, 3)
         Å: what chemistry has no value for is held about where it is.
-    held : sequence of np.ndarray
-        Atoms of each residue that something else holds in shape.
-    links : iterable of (int, int)
-        Bonds that something else holds, with what is next to them.
     """
     n = topology.getNumAtoms()
     bonds = bonded_pairs(topology)

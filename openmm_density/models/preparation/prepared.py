@@ -356,13 +356,7 @@ class Prepared:
         return copy.deepcopy(self._systems[key])
 
     def _parametrised(self, arguments: dict[str, Any]) -> openmm.System:
-        """Build it.
-
-        Raises
-        ------
-        InputError
-            The force field cannot describe the model with these options.
-        """
+        """Build it."""
         residues = list(self.topology.residues())
         templates = {residues[index]: name for index, name in self.residue_templates.items()}
         try:

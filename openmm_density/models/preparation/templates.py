@@ -28,25 +28,7 @@ def add_templates(
     report: PreparationReport,
     chosen: Mapping[int, str] = MappingProxyType({}),
 ) -> tuple[dict[int, str], list[np.ndarray]]:
-    """Add a template to a force field for every residue that it does not match.
-
-    Parameters
-    ----------
-    chosen : mapping of int to str
-        Templates by the index of the residue that will be there.
-
-    Returns
-    -------
-    templates : dict of int to str
-        The name of the template, by the index of the residue; residues that the force field matches by itself have none.
-    rigid : list of np.ndarray of int
-        The atoms of each residue that has no known parameters and is to be kept rigid.
-
-    Raises
-    ------
-    InputError
-        The force field knows no amino acid or no nucleotide of the model, or does not tell what a residue is.
-    """
+    """Add a template to a force field for every residue that it does not match."""
     bonded = bonded_atoms(topology)
     templates, unknown_atoms = _single_atoms(forcefield._templates, topology, bonded)
     templates |= chosen

@@ -26,8 +26,6 @@ def densest(n_atoms: int, density_map: DensityMap, *, sign: int = 1) -> np.ndarr
 
     Parameters
     ----------
-    n_atoms : int
-    density_map : DensityMap
     sign : {1, -1}
         −1: of the map with its sign changed.
     """
@@ -46,7 +44,6 @@ def coverage(heavy: np.ndarray, density_map: DensityMap, *, sign: int = 1) -> fl
     Parameters
     ----------
     heavy : np.ndarray, shape (N, 3)
-    density_map : DensityMap
     sign : {1, -1}
         −1: for the map with its sign changed.
     """

@@ -66,14 +66,7 @@ def check_detail(subject: Subject) -> MapChecks:
 
 
 def spectrum_end(density_map: DensityMap) -> float | None:
-    """Return the resolution in Å at which the power of a map falls off a cliff, or None where it does not.
-
-    Parameters
-    ----------
-    density_map : DensityMap
-        The mean square of its Fourier coefficients is taken shell by shell. A finite map falls smoothly to its median at its
-        faces, so that their difference has no power of its own.
-    """
+    """Return the resolution in Å at which the power of a map falls off a cliff, or None where it does not."""
     frequency, power = _spectrum(density_map)
     if len(power) < 3 or not power.any():
         return None

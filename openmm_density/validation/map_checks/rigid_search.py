@@ -74,7 +74,6 @@ def search_grid(density_map: DensityMap, centred: np.ndarray, coarse: float) -> 
 
     Parameters
     ----------
-    density_map : DensityMap
     centred : np.ndarray, shape (N, 3)
         The model's non-hydrogen atoms about their centre, in Å.
     coarse : float
@@ -101,15 +100,10 @@ def best_of_all(
 
     Parameters
     ----------
-    targets : sequence of np.ndarray, shape (nz, ny, nx)
-        Maps on the grid, blurred to the resolution. Several are searched in less time than one after the other.
-    grid : SearchGrid
     centred : np.ndarray, shape (N, 3)
         The model's non-hydrogen atoms about their centre, in Å.
     coarse : float
         The resolution in Å.
-    threads : int, optional
-        All cores by default; the result does not depend on it.
     """
     reach = max(float(np.sqrt((centred**2).sum(axis=1).mean())), coarse)
     # Each of n rotations has a share of 8π²/n of the group's volume, a cube of as many steps as move the atoms so far.
@@ -143,15 +137,7 @@ def _highest(scores: np.ndarray) -> tuple[float, int]:
 def _candidates(
     found: list[tuple[float, int, int]], every: Rotation, grid: SearchGrid
 ) -> list[tuple[Rotation, np.ndarray]]:
-    """Return the poses of the highest scores that are not nearly the same.
-
-    Parameters
-    ----------
-    found : list of (float, int, int)
-        Score, voxel and number of the rotation.
-    every : Rotation
-    grid : SearchGrid
-    """
+    """Return the poses of the highest scores that are not nearly the same."""
     found.sort(key=lambda each: (each[0], each[2]), reverse=True)
     best = []
     for _, peak, number in found[: 4 * CANDIDATES]:

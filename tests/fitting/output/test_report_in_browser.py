@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from base64 import b64decode
 from dataclasses import replace
+from io import BytesIO
 from itertools import pairwise
 
 import gemmi
 import pytest
+from matplotlib.image import imread
 
 from openmm_density import DensityMap
 from openmm_density.fitting import FlexibleFit, find_protocol
@@ -24,7 +27,7 @@ RESOLUTION = 3.64
 
 
 @pytest.fixture(scope="module")
-def folder(small_data, tmp_path_factory):
+def folder(small_data, tmp_path_factory, drawing):
     """Return the results of a short fit into EMD-5925 of its own model, moved away."""
     chromium()
     data, path = small_data / "emd5925_frag", tmp_path_factory.mktemp("browser")
@@ -45,7 +48,8 @@ def folder(small_data, tmp_path_factory):
         reference=read_model(data / "5925_native.pdb"),
     )
     output = OutputFolder(path / "out")
-    found = output.write(fit, fit.run(output.run), str(path / "model.pdb"), str(data / "emd5925.mrc.gz"))
+    with drawing():
+        found = output.write(fit, fit.run(output.run), str(path / "model.pdb"), str(data / "emd5925.mrc.gz"))
     output.discard()
     assert found["kept"] == "after"
     return output.path
@@ -71,6 +75,12 @@ def opened(browser, folder):
 
 def pressed(opened, role, name):
     return opened.page.get_by_role(role, name=name, exact=True)
+
+
+def share_of_other_pixels(first, second):
+    """Return the share of the pixels that differ between two pictures, given as addresses of data."""
+    first, second = (imread(BytesIO(b64decode(picture.split(b",")[1]))) for picture in (first, second))
+    return (first != second).any(axis=-1).mean()
 
 
 def test_it_opens_without_errors_or_network(opened, folder):
@@ -177,14 +187,16 @@ def test_the_fit_plays_as_a_film(opened):
     play = pressed(opened, "button", "Play the fit as a film")
     play.click()
     assert play.get_attribute("aria-pressed") == "true"
-    assert slider.input_value() == "0" and opened.pixels() != still
+    played = opened.pixels()
+    assert slider.input_value() == "0"
     play.click()
     stopped = slider.input_value()
     assert play.get_attribute("aria-pressed") == "false"
     opened.page.wait_for_timeout(200)
     assert slider.input_value() == stopped
     pressed(opened, "button", "End the film and show the fitted model").click()
-    assert opened.pixels() == still
+    # Drawn in another order, a few pixels of edges are another shade.
+    assert share_of_other_pixels(opened.pixels(), still) < 0.001 < share_of_other_pixels(played, still)
 
 
 @pytest.mark.parametrize("width", [390, 768])
@@ -248,7 +260,11 @@ def test_without_webgl_it_says_so_and_shows_the_picture(start, folder):
     opened = Opened(start(*WITHOUT), folder / "report.html")
     said = opened.page.locator("#no-webgl [role=status]")
     assert said.is_visible() and "WebGL" in said.inner_text()
-    assert opened.page.locator("#no-webgl img").evaluate("each => each.naturalWidth") > 300
+    # The page does not wait for its pictures.
+    assert (
+        opened.page.locator("#no-webgl img").evaluate("each => each.decode().then(() => each.naturalWidth)")
+        > 300
+    )
     assert not opened.page.locator("#stage").is_visible()
     # Plots are there, and a click on what shows a residue still says which.
     opened.page.locator(".residues tbody button").first.click()

@@ -14,14 +14,7 @@ from ....html_report.structures import TRACE
 
 
 def shown_copies(summary: Mapping[str, Any], unit: ShownModel) -> ShownModel | None:
-    """Return all copies of a unit but itself, of each the backbone; None for a fit without symmetry.
-
-    Parameters
-    ----------
-    summary : mapping
-        Whose ``assembly`` has the operators.
-    unit : ShownModel
-    """
+    """Return all copies of a unit but itself, of each the backbone; None for a fit without symmetry."""
     told = summary.get("assembly")
     if not told:
         return None

@@ -19,15 +19,7 @@ _KEPT = "B factors, as they were in the input: this fit does not refine them"
 
 
 def b_factor_blocks(summary: Mapping[str, Any], residues: Sequence[Mapping[str, Any]]) -> list[Block]:
-    """Return what a page shows of B factors, and of occupancies where they were refined.
-
-    Parameters
-    ----------
-    summary : mapping
-        As ``summary.json`` has it; those of earlier versions know of neither.
-    residues : sequence of mapping
-        From `openmm_density.html_report.residue_values.residue_values`.
-    """
+    """Return what a page shows of B factors, and of occupancies where they were refined."""
     refined, occupancies = summary.get("b_factors"), summary.get("occupancies")
     blocks: list[Block] = [
         Plot(
@@ -49,15 +41,7 @@ def b_factor_blocks(summary: Mapping[str, Any], residues: Sequence[Mapping[str, 
 
 
 def b_factors_in_words(refined: Mapping[str, Any], of_amplitudes: bool = False) -> str:
-    """Return what refined B factors are, and how much better the model agrees with the map by them.
-
-    Parameters
-    ----------
-    refined : mapping
-        From `openmm_density.atomic_parameters.BFactors.as_dict`.
-    of_amplitudes : bool
-        Whether those from the map were refined against measured amplitudes then, of which there are no half maps.
-    """
+    """Return what refined B factors are, and how much better the model agrees with the map by them."""
     least, largest, mean = (refined[name] for name in ("least_b", "largest_b", "mean_b"))
     when = _BEFORE_AMPLITUDES if of_amplitudes else ""
     said = (

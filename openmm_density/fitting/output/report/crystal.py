@@ -11,12 +11,7 @@ from ....wording import counted
 
 
 def crystal_section(summary: Mapping[str, Any]) -> Section | None:
-    """Return the section; None of a fit to a map.
-
-    Parameters
-    ----------
-    summary : mapping
-    """
+    """Return the section; None of a fit to a map."""
     found = summary.get("crystal")
     if not found:
         return None
@@ -65,13 +60,7 @@ def crystal_section(summary: Mapping[str, Any]) -> Section | None:
 
 
 def crystal_verdict(summary: Mapping[str, Any]) -> str:
-    """Return what came of the cycles, in a sentence.
-
-    Parameters
-    ----------
-    summary : mapping
-        With ``crystal``.
-    """
+    """Return what came of the cycles, in a sentence."""
     found = summary["crystal"]
     fitted = found["cycles"][1:]
     done = counted(len(fitted), "cycle")

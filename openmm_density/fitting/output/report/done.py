@@ -18,12 +18,7 @@ _MOST_LISTED = 40
 
 
 def done_section(contents: FitContents) -> Section:
-    """Return the section.
-
-    Parameters
-    ----------
-    contents : FitContents
-    """
+    """Return the section."""
     summary = contents.summary
     blocks: list[Block] = [
         Facts(list(_facts(summary))),

@@ -11,12 +11,7 @@ from ..ensembles import ensemble_in_words
 
 
 def ensemble_section(summary: Mapping[str, Any]) -> Section | None:
-    """Return the section; None for a fit of one model alone.
-
-    Parameters
-    ----------
-    summary : mapping
-    """
+    """Return the section; None for a fit of one model alone."""
     told = summary.get("ensemble")
     words = ensemble_in_words(summary)
     if not told or words is None:

@@ -30,12 +30,6 @@ def chimerax_script(scene: Scene, version: str) -> str:
     """Return the text of a script that shows a fit.
 
     The map is model 1, the others follow from 2 on. Paths are those within the folder: ChimeraX runs a script where it lies.
-
-    Parameters
-    ----------
-    scene : Scene
-    version : str
-        That of this package.
     """
     numbers = {model.role: number for number, model in enumerate(scene.models, MAP_NUMBER + 1)}
     lines = [
@@ -142,12 +136,6 @@ def residue_spec(model: int, residues: Sequence[Mapping[str, Any]]) -> str:
 
     A chain that ChimeraX has no way to name, such as one called ``;``, is left out: residues of these numbers of all chains are
     then meant.
-
-    Parameters
-    ----------
-    model : int
-    residues : sequence of mapping
-        Each with ``chain``, ``number`` and ``insertion_code``.
     """
     parts = []
     for chain, members in groupby(residues, key=lambda residue: residue["chain"].strip()):

@@ -21,14 +21,7 @@ TITLE = "openmm-density: doubts"
 
 
 def coot_script(scene: Scene, version: str) -> str:
-    """Return the text of a script that shows a fit.
-
-    Parameters
-    ----------
-    scene : Scene
-    version : str
-        That of this package.
-    """
+    """Return the text of a script that shows a fit."""
     told = {
         "map": None if scene.map_file is None else _map(scene),
         "models": [

@@ -68,13 +68,7 @@ def write_shown_map(folder: Path, density_map: DensityMap, around: Sequence[np.n
 
 
 def on_whole_steps(density_map: DensityMap) -> DensityMap:
-    """Return the same density on grid points that are whole steps from the origin of coordinates.
-
-    Parameters
-    ----------
-    density_map : DensityMap
-        Finite.
-    """
+    """Return the same density on grid points that are whole steps from the origin of coordinates."""
     steps = np.linalg.solve(density_map.matrix, density_map.origin)
     whole = np.round(steps)
     if np.abs(steps - whole).max() < WHOLE_STEPS:
