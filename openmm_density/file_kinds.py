@@ -19,7 +19,7 @@ _PDB = re.compile(
 
 
 def kind_of(path: str | os.PathLike[str]) -> str:
-    """Return "MRC" (of CCP4, too), "MTZ", "PDB" or "mmCIF", of a file that may be compressed; empty where none of these is known."""
+    """Return "MRC" (of CCP4, too), "MTZ", "PDB" or "mmCIF" of a file, compressed or not; empty for any other."""
     try:
         with opened(path) as file:
             start = file.read(_BEGINNING)

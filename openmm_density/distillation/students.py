@@ -113,7 +113,7 @@ class Student:
         batch: int,
         tell: Callable[[int], None] | None = None,
     ) -> float:
-        """Train for some steps, with a rate that falls to nothing along half a cosine; return the mean loss of the last of them."""
+        """Train with a rate that falls to nothing along half a cosine; return the mean loss of the last steps."""
         # Around the origin, where float32 has most digits.
         positions = torch.as_tensor(data.positions - data.positions.mean(1, keepdims=True))
         energies, forces = torch.as_tensor(data.energies), torch.as_tensor(data.forces)

@@ -77,7 +77,7 @@ class FinalTrials:
         return found
 
     def ease(self, running: StageContext, state: RunState, stop: StopRequest) -> None:
-        """Weaken the pull on a minimised model step by step, where it is not within the bounds that its strength was found for."""
+        """Weaken the pull on a minimised model step by step, where it exceeds the bounds that its strength was found for."""
         if state.final_search is None or not self._protocol.minimize_last:
             return
         bounds = StrengthFound.bounds_in(state.final_search)

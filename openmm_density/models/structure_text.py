@@ -85,7 +85,7 @@ def read_pdb_header(path: str | os.PathLike[str]) -> list[str]:
 
 
 def read_whole_text(path: str | os.PathLike[str]) -> str:
-    """Return all that a file says but for an old PDB file's numbers of lines, with bytes that are no UTF-8 escaped as by Python."""
+    """Return a file's text without an old PDB file's numbers of lines; bytes that are no UTF-8 are escaped."""
     text = _contents(Path(path)).decode("utf-8", errors="surrogateescape").replace("\r\n", "\n")
     return _without_line_numbers(text) if structure_format(path) == "PDB" else text
 

@@ -229,7 +229,7 @@ class _Placement:
         return pair
 
     def turned(self, fit: DensityFit, pair: Pair) -> Iterator[Pair]:
-        """Yield pairs in which one domain of one model is turned about where it hangs on the others: of each the likeliest turns."""
+        """Yield pairs with one domain of one model turned about where it hangs on the others, its likeliest turns."""
         target = np.nan_to_num(fit.target.data.astype(np.float64)).ravel()
         densities = [density_of(fit, each) for each in pair.models]
         for which, model in enumerate(pair.models):

@@ -80,7 +80,7 @@ def doubts_about(
 def doubts_of_figures(
     summary: Mapping[str, Any], stretches: Sequence[Stretch], residues: Sequence[Mapping[str, Any]]
 ) -> list[Doubt]:
-    """Return the doubts that follow from figures of a summary alone: correlation, new outliers, contacts, ligands and stretches."""
+    """Return the doubts from figures of a summary alone: correlation, new outliers, contacts, ligands and stretches."""
     return [
         *_low_correlation_doubt(summary["cc_final"]),
         *_backbone_doubt(summary),

@@ -44,7 +44,7 @@ AFTER_FILES = ("after.cif", "after.pdb", "after_input.cif")
 
 
 def model_with_input_atoms(path: Path, name: str = "fitted") -> Path | None:
-    """Return the file of a fit's folder with the atoms of its input, alternate conformers among them; None where there is none."""
+    """Return the file of a fit's folder with the atoms of its input, alternates among them; None where there is none."""
     files = (path / f"{name}{ending}" for ending in ("_input.cif", ".pdb", ".cif"))
     return next((file for file in files if file.exists()), None)
 

@@ -98,7 +98,7 @@ class LocalSystem:
     def minimized(
         self, positions: np.ndarray, soft: bool = False, iterations: int = MINIMIZATION
     ) -> np.ndarray:
-        """Return positions (N, 3) in Å with the residues near a minimum of the energy; soft, atoms may pass through each other."""
+        """Return positions (N, 3) in Å with the residues near a minimum; soft, atoms may pass through each other."""
         return self.lowered(positions, soft, iterations)[1]
 
     def lowered(
