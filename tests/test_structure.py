@@ -13,7 +13,7 @@ FOLDERS = {"openmm_density": PROJECT / "openmm_density", "openmm_density.kernels
 # The lowest first; what stands on one line does not import one another, but for the lowest.
 FLOORS = (
     "kernels errors units wording unpacking file_kinds given_files atomic_files cif_files lazy_names plugins program_process "
-    "stopwatch multi_process_service",
+    "progress stopwatch multi_process_service",
     "chemistry native_force merging",
     "cuda_graph_force",
     "maps models",

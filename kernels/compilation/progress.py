@@ -1,114 +1,73 @@
-"""What is being compiled, in a line of the terminal that counts the seconds: without it a first use seems to hang."""
+"""What is being compiled, shown where somebody watches: without it a first use seems to hang."""
 
 from __future__ import annotations
 
 import os
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
-_START_OF_LINE = "\r\x1b[K"
-_SECONDS = 1.0
+from openmm_density.progress import console_for_progress
 
 
-class _Line:
-    """One line for all threads, from the first thing that is compiled to the end of the last."""
+class _Builds:
+    """The bars of all threads that compile, from the first build to the end of the last that runs beside it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._under_way: list[str] = []
-        self._done: list[str] = []
-        self._started = 0.0
-        self._ended = threading.Event()
+        self._n_running = 0
+        self._bars: Any = None
 
-    def begin(self, title: str) -> None:
+    @contextmanager
+    def shown(self, title: str) -> Iterator[None]:
         with self._lock:
-            if not self._under_way:
-                self._started, self._done, self._ended = time.monotonic(), [], threading.Event()
-            self._under_way.append(title)
-            self._show()
-            if len(self._under_way) == 1 and _rewrites():
-                threading.Thread(target=self._count, args=(self._ended,), daemon=True).start()
-
-    def end(self, title: str, was_compiled: bool) -> None:
-        with self._lock:
-            self._under_way.remove(title)
-            if was_compiled:
-                self._done.append(title)
-            if self._under_way:
-                self._show()
-                return
-            self._ended.set()
-            if _rewrites():
-                seconds = time.monotonic() - self._started
-                said = f"openmm-density: compiled the {_listed(self._done)}, in {seconds:.0f} s\n"
-                _write(f"{_START_OF_LINE}{said if self._done else ''}")
-
-    def _show(self) -> None:
-        """Show what is under way: where every line stays, in a notebook or above a progress bar, only the first time."""
-        if _rewrites():
-            said = f"openmm-density: compiling the {_listed(self._under_way)} for this processor, once"
-            _write(f"{_START_OF_LINE}{said} ({time.monotonic() - self._started:.0f} s)")
-        elif _is_watched() and len(self._under_way) + len(self._done) == 1:
-            _write("openmm-density: compiling kernels for this processor, once (10 to 30 s)\n")
-
-    def _count(self, ended: threading.Event) -> None:
-        while not ended.wait(_SECONDS):
+            if not self._n_running:
+                self._bars = _bars()
+            self._n_running += 1
+            bars, said = self._bars, "openmm-density: compiling the {} for this processor, once"
+            task = bars.add_task(said.format(title), total=None)
+        try:
+            yield
+            bars.update(task, description=f"openmm-density: compiled the {title}", total=1, completed=1)
+        except BaseException:
+            bars.remove_task(task)
+            raise
+        finally:
             with self._lock:
-                if not ended.is_set():
-                    self._show()
+                self._n_running -= 1
+                if not self._n_running:
+                    with suppress(OSError, ValueError):  # a terminal that was closed
+                        bars.stop()
 
 
-_line = _Line()
+def _bars() -> Any:
+    """Return what shows builds: nothing where lines cannot be drawn anew, in a notebook or beside a progress bar of rich."""
+    from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
-
-def _fresh_line() -> None:
-    global _line
-    _line = _Line()
-
-
-os.register_at_fork(after_in_child=_fresh_line)
-
-
-@contextmanager
-def shown(title: str) -> Iterator[None]:
-    """Say that something is being compiled while this lasts, where somebody watches: in a terminal or a notebook."""
-    line = _line
-    line.begin(title)
-    was_compiled = False
-    try:
-        yield
-        was_compiled = True
-    finally:
-        line.end(title, was_compiled)
-
-
-def _listed(titles: list[str]) -> str:
-    """Return titles as in ``density, planarity and scatter kernels``."""
-    kernels = [title.removesuffix(" kernel") for title in titles if title.endswith(" kernel")]
-    others = [title for title in titles if not title.endswith(" kernel")]
-    if kernels:
-        named = " and ".join(filter(None, [", ".join(kernels[:-1]), kernels[-1]]))
-        others.insert(0, f"{named} kernel{'s' if len(kernels) > 1 else ''}")
-    return ", ".join(others)
-
-
-def _rewrites() -> bool:
-    # Rich passes on whole lines alone while it draws.
-    return _is_terminal() and not hasattr(sys.stderr, "rich_proxied_file")
-
-
-def _is_watched() -> bool:
-    return _is_terminal() or "ipykernel" in sys.modules
-
-
-def _is_terminal() -> bool:
-    return sys.stderr is not None and sys.stderr.isatty()
-
-
-def _write(text: str) -> None:
+    is_terminal = sys.stderr is not None and sys.stderr.isatty()
+    is_drawn = is_terminal and not hasattr(sys.stderr, "rich_proxied_file")
+    columns = TextColumn("{task.description}"), TimeElapsedColumn()
+    bars = Progress(*columns, console=console_for_progress(), disable=not is_drawn)
     with suppress(OSError, ValueError):  # a terminal that was closed
-        sys.stderr.write(text)
-        sys.stderr.flush()
+        bars.start()
+        if not is_drawn and (is_terminal or "ipykernel" in sys.modules):
+            print("openmm-density: compiling kernels for this processor, once (10 to 30 s)", file=sys.stderr)
+    return bars
+
+
+_builds = _Builds()
+
+
+def _begin_anew() -> None:
+    global _builds
+    _builds = _Builds()
+
+
+os.register_at_fork(after_in_child=_begin_anew)
+
+
+def shown(title: str) -> Any:
+    """Say that something is being compiled while this lasts, where somebody watches: in a terminal or a notebook."""
+    return _builds.shown(title)

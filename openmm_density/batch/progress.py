@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from ..progress import console_for_progress
 from ..wording import counted
 from .job_results import JobResult
 
@@ -32,9 +33,7 @@ class BatchProgress:
     """
 
     def __init__(self, names: Sequence[str], is_shown: bool | None = None, link: str | None = None) -> None:
-        from rich.console import Console
-
-        self._console = Console(stderr=True, highlight=False, markup=False, emoji=False)
+        self._console = console_for_progress()
         self.is_shown = self._console.is_terminal if is_shown is None else is_shown
         self._total, self._link = len(names), link
         self._running: dict[str, dict[str, Any]] = {}

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, as_argument
+from ..progress import console_for_results
 from ..wording import counted, listing
 from .amplitudes import is_of_amplitudes
 from .arguments import PROGRAM
 from .batch_arguments import add_arguments, jobs_asked
-from .console import console_for_results
 from .fit_checks import check_asked, check_values
 from .fit_options import FitOptions
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, as_argument
 from ..fitting.output.results import SUMMARY
+from ..progress import Display, console_for_results
 from ..stopwatch import Stopwatch, in_words
 from .amplitudes import check_of_amplitudes
 from .arguments import PROGRAM, check_files
 from .command_line import command_line
-from .console import Display, console_for_results
 from .fit_arguments import defaults
 from .fit_checks import check_resumed_options
 from .fit_options import FitOptions, values

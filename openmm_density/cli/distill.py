@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from ..errors import InputError
 from ..given_files import check_output_folder
+from ..progress import console_for_results
 from ..wording import counted
 from .arguments import PROGRAM, add_dictionary, check_files, check_unused, whole_number
-from .console import console_for_results
 from .startup import loading
 
 # As in `openmm_density.distillation.Settings`, which takes a second to import.
@@ -86,10 +86,10 @@ def run(options: argparse.Namespace) -> int:
         )
     with loading():
         from ..distillation import Settings, distill, write_results
-        from ..fitting.progress_bars import TerminalBar
+        from ..progress import Display
 
     labels = beside["labels"]
-    bar = TerminalBar()
+    bar = Display()
     bar.start("reading")
     try:
         found = distill(

@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from .console import console_for_results
+from ..progress import console_for_results, shown_line
 
 if TYPE_CHECKING:
     from .arguments import Commands
@@ -24,13 +24,10 @@ def add_parser(commands: Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the diagnosis; return the exit status: 1 where something does not work."""
-    from rich.console import Console
-
-    # In a pipe nothing shows.
-    with Console(stderr=True, highlight=False, markup=False).status("loading torch and OpenMM") as status:
+    with shown_line("loading torch and OpenMM") as told:
         from .. import doctor
 
-        diagnosis = doctor.examine(progress=lambda doing: status.update(doing or "almost done"))
+        diagnosis = doctor.examine(progress=lambda doing: told(doing or "almost done"))
     if options.json:
         print(json.dumps(diagnosis.as_dict(), indent=2))
     else:

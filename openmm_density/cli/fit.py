@@ -9,11 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ..errors import InputError
+from ..progress import SYMMETRY, Display
 from ..stopwatch import Stopwatch
 from .amplitudes import is_of_amplitudes
 from .arguments import PROGRAM, spellings
 from .command_line import command_line
-from .console import SYMMETRY, Display
 from .fit_arguments import add_arguments, defaults
 from .fit_checks import check_new, check_resumed
 from .fit_options import CRYSTAL, OFF, FitOptions, exchanges

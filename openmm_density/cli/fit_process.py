@@ -12,12 +12,11 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, TextIO
 
-from ..fitting.fit_clock import Clock
 from ..program_process import end_with
+from ..progress import Clock, Display
 from ..stopwatch import PARTS
 from . import fit, sentence_of
 from . import main as command
-from .console import Display
 
 if TYPE_CHECKING:
     from ..fitting.fit_result import Row

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..progress import console_for_results
 from ..stopwatch import PARTS, WITHIN, in_words
-from .console import console_for_results
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -7,8 +7,8 @@ import json
 from typing import TYPE_CHECKING
 
 from ..plugins import defer_torch
+from ..progress import console_for_results
 from .arguments import add_dictionary, check_files
-from .console import console_for_results
 from .startup import loading
 
 if TYPE_CHECKING:

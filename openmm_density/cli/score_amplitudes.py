@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, as_argument
 from ..given_files import check_given_file, check_output_folder
+from ..progress import console_for_results
 from .amplitudes import check_of_amplitudes
 from .arguments import check_files, check_unused
-from .console import console_for_results
 from .r_table import r_free_in_words, shells_table
 from .startup import loading
 

@@ -15,10 +15,10 @@ from ..errors import InputError, as_argument
 from ..maps.density_map import DensityMap
 from ..maps.half_maps import check_half_maps, check_halves_of_map
 from ..models.trajectory_files import as_openmm_topology
+from ..progress import console_for_results
 from ..units import ANGSTROM_PER_NANOMETER
 from ..validation.fsc import HALF_MAP_THRESHOLD, half_map_doubt, half_map_fsc
 from ..validation.map_checks import MapChecks, check_map_units, check_map_with_model
-from .console import console_for_results
 from .score_summary import MOST_WORST, residue_rows, residue_sentences, warnings_about, worst_residues
 
 

@@ -7,8 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..fitting.progress_bars import TerminalBar
-from .console import SYMMETRY
+from ..progress import SYMMETRY, Display
 
 if TYPE_CHECKING:
     from ..maps.density_map import DensityMap
@@ -28,11 +27,11 @@ def assembly_figures(word: str, path: str, density_map: DensityMap, resolution: 
     from ..validation.correlation import cc_mask
 
     asked, model = parse_symmetry(word), read_model(path)
-    bar = TerminalBar()
+    bar = Display()
     bar.start("symmetry")
     try:
         with tempfile.TemporaryDirectory() as folder:
-            searched = partial(bar.update, doing=SYMMETRY, row=None)
+            searched = partial(bar.update, stage=SYMMETRY, row=None)
             unit, found = find_assembly(asked, model, density_map, Path(folder) / "unit.cif", searched)
     finally:
         bar.stop()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import InputError
+from ..progress import console_for_results, shown_line
 from .amplitudes import takes_amplitudes
 from .arguments import (
     PROGRAM,
@@ -22,7 +23,6 @@ from .arguments import (
     number,
     whole_number,
 )
-from .console import console_for_results
 from .fit_arguments import add_shared
 from .fit_options import Density, ForceField, Run, values
 from .startup import loading
@@ -137,13 +137,13 @@ def run(options: argparse.Namespace) -> int:
 
     series = _series(options)
     if options.dry_run:
-        with _Lines() as lines:
-            plan = series.plan(lines.told)
+        with shown_line("reading") as told:
+            plan = series.plan(told)
         _print_plan(series, *plan)
         return 0
-    with _Lines() as lines:
+    with shown_line("reading") as told:
         try:
-            result = series.run(lines.told, options.overwrite, _command_line(), options.mps)
+            result = series.run(told, options.overwrite, _command_line(), options.mps)
         except KeyboardInterrupt:
             print(f"{PROGRAM} series: interrupted; the same command goes on", file=sys.stderr, flush=True)
             return 130
@@ -215,33 +215,6 @@ def _coordinates(options: argparse.Namespace) -> Iterator[InternalCoordinate]:
 def _command_line() -> str:
     """Return the command as it was typed."""
     return shlex.join([PROGRAM, *sys.argv[1:]])
-
-
-class _Lines:
-    """What a series does, on a terminal: a line that changes, and one that stays for each fit; nothing in a pipe."""
-
-    def __enter__(self) -> _Lines:
-        from rich.console import Console
-
-        console = Console(stderr=True, highlight=False, markup=False, emoji=False)
-        self._console = console
-        self._status = console.status("reading") if console.is_terminal else None
-        if self._status is not None:
-            self._status.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._status is not None:
-            self._status.stop()
-
-    def told(self, line: str, stays: bool) -> None:
-        """Show a line."""
-        if self._status is None:
-            return
-        if stays:
-            self._console.print(line)
-        else:
-            self._status.update(line)
 
 
 def _print_plan(series: Series, start: Start, steps: Sequence[Step], facts: Sequence[VolumeFacts]) -> None:

@@ -18,8 +18,7 @@ from ..multi_process_service import control_program
 from ..plugins import absent_platforms, unloaded_plugins
 from .diagnosis import Diagnosis, Kernel, Probe
 from .packages import installed_versions
-from .processes import probe_gpu_kernels, probe_platform
-from .progress import Doing
+from .processes import Doing, probe_gpu_kernels, probe_platform
 from .remedies import remedies
 
 # Compiling OpenCL kernels for a processor (PoCL) takes long.

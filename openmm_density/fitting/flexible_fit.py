@@ -19,6 +19,7 @@ from ..maps.corrections import MapCorrections
 from ..maps.density_map import DensityMap
 from ..models.preparation import Prepared
 from ..models.structures import Model
+from ..progress import shown_progress
 from ..restraints.planarity import SIGMA
 from ..stopwatch import Stopwatch
 from ..symmetry.assembly import AssemblySymmetry
@@ -51,7 +52,6 @@ from .options import PreparationOptions, RestraintOptions, RunOptions
 from .other_maps import OtherMaps
 from .placement import Placement
 from .platforms import load_gpu_code, make_context
-from .progress_bars import shown_progress
 from .protocols import Protocol, find_protocol
 from .refined_atoms import with_refined_atoms
 from .relaxation import Strain

@@ -15,9 +15,9 @@ from ..models.force_fields import force_field_files
 from ..models.ligand_potentials import XTB, gives_potentials
 from ..models.preparation import Prepared, prepare
 from ..models.structures import Model
+from ..progress import shown_progress
 from ..restraints.planarity import SIGMA
 from .platforms import check_platform
-from .progress_bars import shown_progress
 from .protocols import Protocol
 from .run_numbers import check_seed, checked_interval
 from .solvation import solvated

@@ -6,12 +6,13 @@ import os
 import shutil
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, level_outside
+from ..fitting.fit_result import Row
 from ..fitting.locks import FolderLock
 from ..fitting.protocols import Protocol
 from ..fitting.worker_process import available_cores
@@ -24,12 +25,14 @@ from .first_volume import find_start
 from .frame_fit import FrameFit, FrameFits, Interrupted
 from .internal_coordinates import InternalCoordinate
 from .output import SERIES_FILES, write_series
-from .progress_lines import Progress, ProgressLines
 from .protocols import FIRST, NEXT, protocol_of
 from .result import SeriesResult
 from .settings import PROTOCOL_FILES, SETTINGS, START, Settings, Start
 from .steps import DIRECTIONS, Step, steps_of_direction
 from .volumes import VolumeFacts, checked_volumes, notes_on_volumes, order_doubt
+
+Progress = Callable[[str, bool], None]
+"""Called with a line that says what is being done, and whether it stays: that a fit is finished."""
 
 
 class Series:
@@ -142,7 +145,7 @@ class Series:
         Parameters
         ----------
         progress : callable, optional
-            See `openmm_density.series.progress_lines.Progress`.
+            See `openmm_density.series.series.Progress`.
         overwrite : bool
             Whether another series in the folder is replaced.
         command : str, optional
@@ -213,6 +216,47 @@ class Series:
         # What is finished by now is read.
         made = [fit for direction in DIRECTIONS for fit in carry_out(fits, first, direction, finished)]
         return [first, *made]
+
+
+class ProgressLines:
+    """The lines of a series, told to who shows them."""
+
+    def __init__(self, told: Progress | None, n_frames: int) -> None:
+        self._told, self._n_frames = told or (lambda *_: None), n_frames
+
+    def say(self, line: str) -> None:
+        """Say what is being done."""
+        self._told(line, False)
+
+    def progress(self, step: Step, done: int, total: int, doing: str, row: Row | None) -> None:
+        """Say how far a fit is."""
+        self._progress(step, done, total, doing, None if row is None else row.cc)
+
+    def heard(self, message: dict[str, Any]) -> None:
+        """Say what the process of a direction says."""
+        step = Step(message["frame"], message["source"])
+        if message.get("finished"):
+            self._finished(step, message["cc"], message["cc_free"])
+        else:
+            self._progress(step, message["step"], message["steps"], message["doing"], message["cc"])
+
+    def finished(self, fit: FrameFit) -> None:
+        """Say that a fit is finished."""
+        self._finished(fit.step, fit.cc, fit.cc_free)
+
+    def _progress(self, step: Step, done: int, total: int, doing: str, cc: float | None) -> None:
+        if cc is not None:
+            self._told(f"{self._where(step)}: {doing}, step {done}/{total}, CC {cc:.3f}", False)
+        elif not total:  # there is no fit yet
+            self._told(f"{self._where(step)}: {doing}", False)
+
+    def _finished(self, step: Step, cc: float, cc_free: float | None) -> None:
+        free = "" if cc_free is None else f", free CC {cc_free:.3f}"
+        self._told(f"{self._where(step)}: fitted, CC {cc:.3f}{free}", True)
+
+    def _where(self, step: Step) -> str:
+        source = "" if step.source is None else f" from {step.source}"
+        return f"volume {step.frame} of {self._n_frames}{source}"
 
 
 def _already_said(_: FrameFit) -> None:

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from openmm_density.cli import fit
-from openmm_density.cli.console import Display
+from openmm_density.progress import Display
 
 from ..test_imports import SLOW
 from .commands import FIT
@@ -42,7 +42,7 @@ from openmm_density.cli import fit, main
 def run(options, display, stopwatch):
     print(*({slow} & sys.modules.keys()), end="")
     with stopwatch.part("reading"):
-        display._bar.refresh()
+        display.refresh()
     return 0
 fit._run = run
 main(["fit", "model.pdb", "map.mrc", "--resolution", "5", "--output", "run"])

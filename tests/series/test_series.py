@@ -221,7 +221,7 @@ def test_without_a_start_the_volume_that_the_model_fits_best_is_first(volumes, t
 
 
 def series_lines():
-    from openmm_density.series.progress_lines import ProgressLines
+    from openmm_density.series.series import ProgressLines
 
     return ProgressLines(None, 3)
 
