@@ -20,9 +20,3 @@ They live in the torch namespace ``openmm_density::`` and can be called from Pyt
 """
 
 import torch  # noqa: F401  (it registers all operators when it comes, and so must come before any of them)
-
-
-def __dir__() -> list[str]:
-    from .compilation import operator_folders
-
-    return [*operator_folders()]

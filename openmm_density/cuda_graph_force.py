@@ -3,7 +3,3 @@
 from .native_force import BuildError, Computation, CudaGraphForce, load, make_force
 
 __all__ = ["BuildError", "Computation", "CudaGraphForce", "load", "make_force"]
-
-
-def __dir__() -> list[str]:
-    return __all__

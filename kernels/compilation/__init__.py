@@ -37,7 +37,3 @@ __all__ = [
     "status",
     "warn_once",
 ]
-
-
-def __dir__() -> list[str]:
-    return __all__

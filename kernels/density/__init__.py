@@ -47,10 +47,6 @@ from .measures import *  # noqa: F403  (the constant of every measure, and targe
 __all__ = ["density_gather", "density_similarity", "density_splat", "measures", *measures.__all__]
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 def density_splat(
     positions: Tensor,
     amplitudes: Tensor,

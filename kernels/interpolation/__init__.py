@@ -17,10 +17,6 @@ from . import reference
 __all__ = ["map_potential"]
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 def map_potential(
     positions: Tensor,
     atoms: Tensor,

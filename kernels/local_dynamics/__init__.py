@@ -35,10 +35,6 @@ from ..compilation import entry_points
 __all__ = ["LocalDynamics", "LocalTerms", "MapTerms", "PairTerms", "SplineMap", "Terms"]
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 class Terms(NamedTuple):
     """Terms of one kind.
 

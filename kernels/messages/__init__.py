@@ -28,10 +28,6 @@ from . import reference
 __all__ = ["messages", "messages_backward", "painn"]
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 _LIST = "Tensor positions, Tensor? box, Tensor offsets, Tensor neighbors, Tensor shifts"
 
 _MESSAGES = define(

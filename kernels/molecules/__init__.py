@@ -17,10 +17,6 @@ from .copies import folded_copies, symmetry_copies
 __all__ = ["among_all", "folded_copies", "symmetry_copies", "whole_molecules"]
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 whole_molecules_operator = define(
     "whole_molecules(Tensor positions, Tensor particles, Tensor order, Tensor offsets, Tensor references, Tensor box) -> Tensor",
     "molecules",

@@ -16,10 +16,6 @@ from . import copies_reference
 __all__ = ["folded_copies", "symmetry_copies"]
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 define(
     "symmetry_copies(Tensor positions, Tensor atoms, Tensor rotations, Tensor translations) -> Tensor",
     "molecules",

@@ -31,10 +31,6 @@ from . import reference
 __all__ = ["NeighborList", "listed_pairs", "neighbors", "update_neighbors"]
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 _NEIGHBORS = define(
     "neighbors(Tensor positions, Tensor? box, float cutoff, bool both_ways=False, int? capacity=None) "
     "-> (Tensor offsets, Tensor neighbors, Tensor shifts, Tensor status)",

@@ -53,10 +53,6 @@ __all__ = [
 ]
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 _PAIRS = define(
     "pairs(Tensor positions, Tensor? box, Tensor offsets, Tensor neighbors, Tensor shifts, Tensor parameters, int form, "
     "float cutoff, float[] settings, Tensor? excluded_offsets=None, Tensor? excluded=None, bool both_ways=False) "

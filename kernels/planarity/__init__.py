@@ -44,10 +44,6 @@ from . import reference
 __all__ = ["COLLINEARITY_LIMIT", "SMALLEST_PLANE", "Planes", "deviations", "pack_planes", "planarity"]
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 SMALLEST_PLANE = reference.SMALLEST_PLANE
 COLLINEARITY_LIMIT = reference.COLLINEARITY_LIMIT
 deviations = reference.deviations

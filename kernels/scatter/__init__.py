@@ -18,10 +18,6 @@ from . import reference
 __all__ = ["structured_gather", "structured_scatter_add"]
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 _INT32_MAX = 2**31 - 1
 _FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 _converted: set[torch.dtype] = set()

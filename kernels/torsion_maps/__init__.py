@@ -32,10 +32,6 @@ from . import reference
 __all__ = ["MappedTorsions", "pack_torsions", "spline_nodes", "torsion_maps"]
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 ATOMS_PER_TERM = reference.ATOMS_PER_TERM
 
 

@@ -22,10 +22,6 @@ from .startup import end_process, note_start
 __all__ = ["build_parser", "main", "program"]
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 def program() -> NoReturn:
     """Run the command of this process's arguments, and end the process."""
     end_process(main())

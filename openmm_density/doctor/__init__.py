@@ -5,7 +5,3 @@ from .display import report
 from .examination import examine
 
 __all__ = ["Diagnosis", "GpuKernel", "Kernel", "Probe", "examine", "report"]
-
-
-def __dir__() -> list[str]:
-    return __all__

@@ -16,7 +16,3 @@ __all__ = [
     "merge_systems",
     "unmergeable",
 ]
-
-
-def __dir__() -> list[str]:
-    return __all__

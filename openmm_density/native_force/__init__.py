@@ -17,7 +17,3 @@ from .computation import Computation
 from .force import CudaGraphForce, NativeForce, load, load_ahead, make_force
 
 __all__ = ["BuildError", "Computation", "CudaGraphForce", "NativeForce", "load", "load_ahead", "make_force"]
-
-
-def __dir__() -> list[str]:
-    return __all__

@@ -10,7 +10,3 @@ from .replica_exchange import ReplicaExchange
 from .replicas import LeftDensity, SetUp
 
 __all__ = ["ExchangeRecord", "Ladder", "LeftDensity", "ReplicaExchange", "Rung", "SetUp"]
-
-
-def __dir__() -> list[str]:
-    return __all__

@@ -26,7 +26,3 @@ __all__ = [
     "find_planes",
     "planarity_report",
 ]
-
-
-def __dir__() -> list[str]:
-    return __all__

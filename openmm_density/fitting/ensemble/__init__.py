@@ -4,7 +4,3 @@ from .search import EnsembleResult, EnsembleSearch
 from .verdict import Verdict
 
 __all__ = ["EnsembleResult", "EnsembleSearch", "Verdict"]
-
-
-def __dir__() -> list[str]:
-    return __all__

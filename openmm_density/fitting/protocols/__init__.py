@@ -17,7 +17,3 @@ __all__ = [
     "find_protocol",
     "read_protocol",
 ]
-
-
-def __dir__() -> list[str]:
-    return __all__

@@ -16,7 +16,3 @@ __all__ = [
     "SideChainEvidence",
     "TrialWorkers",
 ]
-
-
-def __dir__() -> list[str]:
-    return __all__

@@ -15,7 +15,3 @@ __all__ = [
     "left_out_of_cif",
     "left_out_of_pdb",
 ]
-
-
-def __dir__() -> list[str]:
-    return __all__

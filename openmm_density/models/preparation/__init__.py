@@ -4,7 +4,3 @@ from .prepared import PreparationReport, Prepared
 from .steps import prepare, repeatable
 
 __all__ = ["PreparationReport", "Prepared", "prepare", "repeatable"]
-
-
-def __dir__() -> list[str]:
-    return __all__

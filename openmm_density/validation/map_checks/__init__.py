@@ -26,10 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["Finding", "MapChecks", "check_map_units", "check_map_with_model", "check_stretching"]
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 @takes_units("positions")
 def check_map_units(density_map: DensityMap, topology: Topology, positions: Any) -> None:
     """Raise InputError for a map in nm, before other errors follow from it.

@@ -5,7 +5,3 @@ from .progress import plot_progress
 from .residues import plot_residues
 
 __all__ = ["View", "plot_overview", "plot_progress", "plot_residues"]
-
-
-def __dir__() -> list[str]:
-    return __all__
