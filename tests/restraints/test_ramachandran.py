@@ -107,7 +107,8 @@ def test_violations_are_the_outliers_of_the_plot(built: Model) -> None:
 
 def test_a_d_amino_acid_under_the_name_of_an_l_one_has_the_turned_plot(native: Model) -> None:
     """A mirror image costs the same; glycine alone, without Cβ, is taken for what its name says."""
-    model = shaken(native, 0.1)
+    # No Cα is flattened, and with 6 seeds the energy was above 10.
+    model = shaken(native, 0.05)
     mirrored = model.positions * [-1.0, 1.0, 1.0]
     restraint = RamachandranRestraint(model.topology, mirrored)
     as_read = RamachandranRestraint(model.topology, model.positions)
@@ -118,7 +119,7 @@ def test_a_d_amino_acid_under_the_name_of_an_l_one_has_the_turned_plot(native: M
         energy_at(context_with(only(each.create_force(), chosen), len(mirrored)), positions)
         for each, positions in ((restraint, mirrored), (as_read, model.positions))
     ]
-    assert energies[0] == pytest.approx(energies[1], rel=1e-4) and energies[1] > 10
+    assert energies[0] == pytest.approx(energies[1], rel=1e-4) and energies[1] > 5
     regions = [
         ramachandran(model.topology, places).regions[~glycine] for places in (mirrored, model.positions)
     ]
