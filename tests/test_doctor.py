@@ -13,10 +13,10 @@ import pytest
 from rich.console import Console
 
 from openmm_density.doctor import Diagnosis, GpuKernel, Kernel, Probe, examine, report
+from openmm_density.doctor.examination import Doing, probe_gpu_kernels, probe_platform
 from openmm_density.doctor.force_probe import probe as probe_here
 from openmm_density.doctor.gpu_probe import gpu_calls
 from openmm_density.doctor.packages import OPTIONAL_PACKAGES, PACKAGES
-from openmm_density.doctor.processes import Doing, probe_gpu_kernels, probe_platform
 from openmm_density.doctor.remedies import remedies
 from openmm_density.energies.forces import BACKENDS, ON_ALL_PLATFORMS
 from openmm_density.kernels import compilation

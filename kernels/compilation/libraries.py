@@ -10,20 +10,23 @@ import platform
 import re
 import shlex
 import shutil
+import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
+
+from openmm_density.progress import console_for_progress
 from openmm_density.stopwatch import counted
 
 from . import cache_folder
 from .compiler import EXPORTED_NAMES, FLAGS, FLAGS_VARIABLE, Compiler, compile_library, find_compiler
-from .lock import build_lock
 from .problems import BuildError, warn_once
-from .progress import shown
 from .sources import Source
 
 # A library's name, see `_stem`, and what `tempfile` adds. Not .build-*, which versions with locks of another kind sweep away.
@@ -206,3 +209,95 @@ def _sweep(cache: Path, own_stem: str | None = None) -> None:
             # Whoever is compiling another library at this moment holds its lock, if the file system has any.
             if held or (held is None and time.time() - workspace.lstat().st_mtime > _ABANDONED_SECONDS):
                 shutil.rmtree(workspace, ignore_errors=True)
+
+
+_SECONDS = 900.0
+
+
+@contextmanager
+def build_lock(path: Path, seconds: float = _SECONDS) -> Iterator[bool | None]:
+    """Hold the lock of a build, and say whether it is held.
+
+    The operating system keeps such a lock for one holder, also among threads, and ends it with its process, however that ends.
+    Not holding it (a file system without locks, a builder that is stopped for good) costs a second compilation and nothing
+    else: every build has a folder of its own, from which its results are moved into place.
+
+    Yields
+    ------
+    bool or None
+        True if it is held, False if somebody else holds it, None if the file system has no locks.
+    """
+    lock = FileLock(path, timeout=seconds, thread_local=False, fallback_to_soft=False)
+    held: bool | None = False
+    try:
+        lock.acquire()
+        held = True
+    except Timeout:
+        pass
+    except OSError:
+        held = None
+    try:
+        yield held
+    finally:
+        lock.release()
+
+
+class _Builds:
+    """The bars of all threads that compile, from the first build to the end of the last that runs beside it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._n_running = 0
+        self._bars: Any = None
+
+    @contextmanager
+    def shown(self, title: str) -> Iterator[None]:
+        with self._lock:
+            if not self._n_running:
+                self._bars = _bars()
+            self._n_running += 1
+            bars, said = self._bars, "openmm-density: compiling the {} for this processor, once"
+            task = bars.add_task(said.format(title), total=None)
+        try:
+            yield
+            bars.update(task, description=f"openmm-density: compiled the {title}", total=1, completed=1)
+        except BaseException:
+            bars.remove_task(task)
+            raise
+        finally:
+            with self._lock:
+                self._n_running -= 1
+                if not self._n_running:
+                    with suppress(OSError, ValueError):  # a terminal that was closed
+                        bars.stop()
+
+
+def _bars() -> Any:
+    """Return what shows builds: nothing where lines cannot be drawn anew, in a notebook or beside a progress bar of rich."""
+    from rich.progress import Progress, TextColumn, TimeElapsedColumn
+
+    is_terminal = sys.stderr is not None and sys.stderr.isatty()
+    is_drawn = is_terminal and not hasattr(sys.stderr, "rich_proxied_file")
+    columns = TextColumn("{task.description}"), TimeElapsedColumn()
+    bars = Progress(*columns, console=console_for_progress(), disable=not is_drawn)
+    with suppress(OSError, ValueError):  # a terminal that was closed
+        bars.start()
+        if not is_drawn and (is_terminal or "ipykernel" in sys.modules):
+            print("openmm-density: compiling kernels for this processor, once (10 to 30 s)", file=sys.stderr)
+    return bars
+
+
+_builds = _Builds()
+
+
+def _begin_anew() -> None:
+    global _builds
+    _builds = _Builds()
+
+
+os.register_at_fork(after_in_child=_begin_anew)
+
+
+def shown(title: str) -> Any:
+    """Say that something is being compiled while this lasts, where somebody watches: in a terminal or a notebook."""
+    return _builds.shown(title)

@@ -10,7 +10,7 @@ from .reference import rows_among_zeros
 
 
 def symmetry_copies(positions: Tensor, atoms: Tensor, rotations: Tensor, translations: Tensor) -> Tensor:
-    """Return what `openmm_density.kernels.molecules.copies.symmetry_copies` returns, with the same arguments.
+    """Return what `openmm_density.kernels.molecules.symmetry_copies` returns, with the same arguments.
 
     Raises
     ------
@@ -25,7 +25,7 @@ def symmetry_copies(positions: Tensor, atoms: Tensor, rotations: Tensor, transla
 
 
 def folded_copies(gradient: Tensor, atoms: Tensor, rotations: Tensor, count: int) -> Tensor:
-    """Return what `openmm_density.kernels.molecules.copies.folded_copies` returns, with the same arguments.
+    """Return what `openmm_density.kernels.molecules.folded_copies` returns, with the same arguments.
 
     Raises
     ------

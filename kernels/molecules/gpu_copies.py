@@ -16,7 +16,7 @@ _FOLDED_COPIES = 8
 
 
 def symmetry_copies(positions: Tensor, atoms: Tensor, rotations: Tensor, translations: Tensor) -> Tensor:
-    """Return what `openmm_density.kernels.molecules.copies.symmetry_copies` returns, with the same arguments.
+    """Return what `openmm_density.kernels.molecules.symmetry_copies` returns, with the same arguments.
 
     Atoms are checked when they are first seen, and not again; that alone reads from the device.
 
@@ -46,7 +46,7 @@ def symmetry_copies(positions: Tensor, atoms: Tensor, rotations: Tensor, transla
 
 
 def folded_copies(gradient: Tensor, atoms: Tensor, rotations: Tensor, count: int) -> Tensor:
-    """Return what `openmm_density.kernels.molecules.copies.folded_copies` returns, with the same arguments.
+    """Return what `openmm_density.kernels.molecules.folded_copies` returns, with the same arguments.
 
     Raises
     ------

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import platform
+import signal
+import subprocess
+import sys
+import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -16,9 +22,9 @@ from openmm_density.kernels import compilation
 from ..energies.forces import BACKENDS, ON_ALL_PLATFORMS
 from ..multi_process_service import control_program
 from ..plugins import absent_platforms, unloaded_plugins
-from .diagnosis import Diagnosis, Kernel, Probe
+from .diagnosis import Diagnosis, GpuKernel, Kernel, Probe
+from .gpu_probe import gpu_calls
 from .packages import installed_versions
-from .processes import Doing, probe_gpu_kernels, probe_platform
 from .remedies import remedies
 
 # Compiling OpenCL kernels for a processor (PoCL) takes long.
@@ -135,3 +141,79 @@ def _in_order(probes: Sequence[tuple[bool, Probe]]) -> list[Probe]:
     return sorted(
         kept, key=lambda probe: (BACKENDS.index(probe.backend), probe.platform != "Reference", probe.platform)
     )
+
+
+class Doing:
+    """What is going on now, of several things at once.
+
+    Parameters
+    ----------
+    say : callable
+        Called, from any thread, with all that is going on, whenever something begins or ends.
+    """
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._things: list[str] = []
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def __call__(self, thing: str) -> Iterator[None]:
+        """Report that this is going on, until the ``with`` ends."""
+        with self._lock:
+            self._things.append(thing)
+            self._say("; ".join(self._things))
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._things.remove(thing)
+                self._say("; ".join(self._things))
+
+
+def probe_platform(
+    name: str, backends: Sequence[str], timeout: float, doing: Doing
+) -> list[tuple[bool, Probe]]:
+    """Try ways of adding a force on one platform."""
+    found: list[tuple[bool, Probe]] = []
+    while len(found) < len(backends):
+        left = backends[len(found) :]
+        with doing(f"trying forces on {name}"):
+            lines, problem = _output_of(["--probe", name, *left], timeout)
+        for said in (json.loads(line) for line in lines if line.startswith('{"made"')):
+            made = said.pop("made")
+            found.append((made, Probe(**said)))
+        if len(found) < len(backends):
+            found.append((True, Probe(backends[len(found)], name, False, problem, None, 0.0)))
+    return found
+
+
+def probe_gpu_kernels(timeout: float, doing: Doing) -> list[GpuKernel]:
+    """Try the operators on the GPU in one process: an error there ends all use of the GPU."""
+    with doing("trying the kernels on the GPU"):
+        lines, problem = _output_of(["--probe-gpu"], timeout)
+    kernels = [GpuKernel(**json.loads(line)) for line in lines if line.startswith('{"operator"')]
+    said = {kernel.operator: kernel for kernel in kernels}
+    return [said.get(name) or GpuKernel(name, False, problem, 0.0) for name in gpu_calls()]
+
+
+def _output_of(arguments: Sequence[str], timeout: float) -> tuple[list[str], str]:
+    """Run this package in a process of its own; return the lines that it printed, and how it ended."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", __package__, *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout,
+        )
+    except subprocess.TimeoutExpired as error:
+        output = error.stdout.decode(errors="replace") if error.stdout else ""
+        return output.splitlines(), f"was not done within {timeout:g} s"
+    last_words = (done.stderr.strip().splitlines() or [""])[-1]
+    if done.returncode < 0:
+        problem = f"the process was killed by {signal.Signals(-done.returncode).name}"
+    else:
+        problem = f"the process ended with status {done.returncode}"
+    return done.stdout.splitlines(), problem + (f" ({last_words})" if last_words else "")

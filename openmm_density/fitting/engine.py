@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import weakref
+
 import numpy as np
+import openmm
 from openmm import app
 
-from .dynamics import Dynamics
+from .dynamics import Dynamics, copy_course
 from .fit_systems import FitSystems
-from .kept_contexts import KeptContexts
 from .ligands.watch import LigandWatch
 from .minimization import Minimizer
 from .options import RunOptions
-from .platforms import platform_named
+from .platforms import make_context, platform_named, repeats_itself
 from .protocols import Protocol
 from .stability import Safeguard
 
@@ -56,3 +58,50 @@ def _trace(topology: app.Topology) -> np.ndarray:
     """Return the atoms that trace the backbones of proteins and nucleic acids; all atoms where there are none."""
     backbone = [atom.index for atom in topology.atoms() if atom.name in ("CA", "P")]
     return np.array(backbone or range(topology.getNumAtoms()))
+
+
+class KeptContexts:
+    """Make Contexts, and on a GPU take those that are not in use any more.
+
+    On CPU and Reference each is made anew: what OpenMM keeps in it, as noise and the history of neighbour lists, would make a
+    resumed fit differ from the uninterrupted one. On GPUs these are not alike to the last bit anyway.
+
+    Parameters
+    ----------
+    platform : (openmm.Platform, dict of str to str)
+        With its properties.
+    """
+
+    def __init__(self, platform: tuple[openmm.Platform, dict[str, str]]) -> None:
+        self._platform = platform
+        self._keeps = not repeats_itself(platform[0])
+        # By the System, which lives as long as a Context of it.
+        self._free: dict[int, list[_Kept]] = {}
+
+    def lend(self, user: object, system: openmm.System, integrator: openmm.Integrator) -> openmm.Context:
+        """Return a Context with the parameters of a new one, until its user is deleted."""
+        if not self._keeps:
+            return make_context(system, integrator, self._platform)
+        free = self._free.setdefault(id(system), [])
+        kept = free.pop() if free else _Kept(make_context(system, integrator, self._platform), system)
+        kept.renew(integrator)
+        weakref.finalize(user, free.append, kept)
+        return kept.context
+
+    def forget(self) -> None:
+        """Use none of them again, as after something blew up in one."""
+        self._free = {}
+
+
+class _Kept:
+    """A Context, and what its parameters were."""
+
+    def __init__(self, context: openmm.Context, system: openmm.System) -> None:
+        self.context, self._system = context, system
+        self._defaults = dict(context.getParameters())
+
+    def renew(self, integrator: openmm.Integrator) -> None:
+        """Set parameters, time step and temperature as in a new Context."""
+        for name, value in self._defaults.items():
+            self.context.setParameter(name, value)
+        copy_course(integrator, self.context.getIntegrator())

@@ -12,13 +12,20 @@ from openmm import app
 from ..chemistry.contacts import near_contacts
 from ..chemistry.elements import is_hydrogen
 from ..chemistry.ideal_geometry import angles_at, bond_angles, heavy_bonds, ideal_values, lengths_of
+from ..chemistry.ramachandran_tables import (
+    ALLOWED,
+    CELL,
+    CENTRES,
+    FAVOURED,
+    backbone_torsions,
+    ramachandran_tables,
+)
 from ..chemistry.residues import is_d_amino_acid, residue_label
+from ..chemistry.side_chains import LARGEST_DEVIATION, from_staggered, side_chain_torsions
 from ..chemistry.stereocentres import chiral_centres
 from ..chemistry.torsions import peptide_torsions, torsion_angles
 from ..errors import InputError
 from ..maps.grids import checked_positions
-from .ramachandran_regions import TABLES_MISSING, ramachandran
-from .rotamer_outliers import rotamer_deviations
 
 TWISTED = np.radians(30.0)
 """Deviation of ω from planarity at which a peptide counts as twisted."""
@@ -60,12 +67,12 @@ class GeometryReport:
     ramachandran_count : int or None
         Residues with both backbone torsions. This and the next are None without the tables of the package pyrama.
     ramachandran_favoured_count, ramachandran_allowed_count, ramachandran_outlier_count : int or None
-        Those in each of the regions of Lovell et al. (2003), see `openmm_density.validation.ramachandran_regions`.
+        Those in each of the regions of Lovell et al. (2003), see `ramachandran`.
     ramachandran_outliers : list of str, or None
         The residues in neither.
     rotamer_count, rotamer_outlier_count : int
         Side chains with a torsion between tetrahedral atoms, and those with one more than 40° from staggered, see
-        `openmm_density.validation.rotamer_outliers`. MolProbity's outliers are by another definition.
+        `rotamer_deviations`. MolProbity's outliers are by another definition.
     rotamer_outliers : list of str
         Where they are.
     notes : list of str
@@ -280,3 +287,105 @@ def _ramachandran_fields(topology: app.Topology, positions: np.ndarray) -> dict[
 def _describe(atoms: Sequence[app.topology.Atom], indices: np.ndarray) -> str:
     """Name atoms as in ``A LYS 45 CA - A GLY 46 N``."""
     return " - ".join(f"{residue_label(atoms[i].residue)} {atoms[i].name}" for i in indices)
+
+
+TABLES_MISSING = (
+    "The Ramachandran plot was left out, because the tables of pyrama were not found or not readable; to have them: "
+    "pip install pyrama"
+)
+"""What to tell a user for whom `Ramachandran.regions` is None."""
+
+
+@dataclass(frozen=True)
+class Ramachandran:
+    """The backbone torsions of a model's residues, and the regions that they lie in.
+
+    Attributes
+    ----------
+    residues : np.ndarray of int, shape (R,)
+        Indices of the residues that have both torsions.
+    phi, psi : np.ndarray, shape (R,)
+        Radians; of D-amino acids with the opposite sign.
+    regions : np.ndarray of str, shape (R,), or None
+        "F" for favoured, "a" for allowed, "." for neither; None without the tables, see `TABLES_MISSING`.
+    """
+
+    residues: np.ndarray
+    phi: np.ndarray
+    psi: np.ndarray
+    regions: np.ndarray | None
+
+
+def ramachandran(topology: app.Topology, positions: np.ndarray) -> Ramachandran:
+    """Find where the residues of a model lie in the Ramachandran plot.
+
+    The regions are those of Lovell et al., Proteins 50, 437 (2003), from the Top500 structures, for glycine, proline, residues
+    before proline and all others. Their tables, in cells of 2°, come with the package ``pyrama``. MolProbity now has
+    newer ones, from 8000 structures, and interpolates: near a border a residue can come out otherwise there.
+
+    Parameters
+    ----------
+    positions : np.ndarray, shape (N, 3)
+        Å.
+    """
+    found = backbone_torsions(topology, positions)
+    phi = found.handedness * torsion_angles(positions, found.atoms[:, :4])
+    psi = found.handedness * torsion_angles(positions, found.atoms[:, 1:])
+    return Ramachandran(found.residues, phi, psi, _regions(found.plots, phi, psi))
+
+
+def _regions(plots: np.ndarray, phi: np.ndarray, psi: np.ndarray) -> np.ndarray | None:
+    tables = ramachandran_tables()
+    if tables is None:
+        return None
+    phi_cells, psi_cells = (
+        np.floor((np.degrees(angle) + 180.0) / CELL).astype(np.int64) % len(CENTRES) for angle in (phi, psi)
+    )
+    regions = np.full(len(plots), ".", dtype="<U1")
+    for plot, allowed in ALLOWED.items():
+        members = np.flatnonzero(plots == plot)
+        usual = tables[plot][phi_cells[members], psi_cells[members]]
+        regions[members[usual >= allowed]] = "a"
+        regions[members[usual >= FAVOURED]] = "F"
+    return regions
+
+
+@dataclass(frozen=True)
+class RotamerDeviations:
+    """Deviations of the side chains of a model from staggered torsions.
+
+    Attributes
+    ----------
+    residues : np.ndarray of int, shape (R,)
+        Indices of the residues that have a torsion between tetrahedral atoms.
+    deviations : np.ndarray, shape (R,)
+        Radians from staggered, 0 … π/3, of the worst such torsion of each.
+    """
+
+    residues: np.ndarray
+    deviations: np.ndarray
+
+    @property
+    def eclipsed(self) -> np.ndarray:
+        """Whether each residue is a rotamer outlier, shape (R,)."""
+        return self.deviations > LARGEST_DEVIATION
+
+
+def rotamer_deviations(topology: app.Topology, positions: np.ndarray) -> RotamerDeviations:
+    """Return the deviations of side chains from staggered torsions.
+
+    Rotamers have their torsions about bonds of tetrahedral atoms near −60°, 60° and 180° (Lovell et al., Proteins 40, 389
+    (2000)); a side chain with one more than 40° from all of these is no rotamer. The converse does not hold: MolProbity's
+    outliers, from multidimensional tables, include rare combinations of staggered torsions.
+
+    Parameters
+    ----------
+    positions : np.ndarray, shape (N, 3)
+        Å.
+    """
+    torsions, owners = side_chain_torsions(topology)
+    deviations = np.abs(from_staggered(torsion_angles(positions, torsions)))
+    residues, which = np.unique(owners, return_inverse=True)
+    worst = np.zeros(len(residues))
+    np.maximum.at(worst, which, deviations)
+    return RotamerDeviations(residues, worst)

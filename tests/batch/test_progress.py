@@ -5,8 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
+from openmm_density.batch.batch import MOST_ROWS, BatchProgress
 from openmm_density.batch.job_results import JobResult
-from openmm_density.batch.progress import MOST_ROWS, BatchProgress
 
 
 @pytest.fixture

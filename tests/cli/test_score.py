@@ -7,7 +7,7 @@ import pytest
 
 from openmm_density import DensityMap
 from openmm_density.analysis import load_trajectory
-from openmm_density.cli.score_summary import warnings_about
+from openmm_density.cli.score_report import warnings_about
 from openmm_density.validation.map_checks import MapChecks
 
 from .commands import run

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from openmm_density.crystal_fit.quasi_newton import minimized
+from openmm_density.crystal_fit.amplitude_refinement import minimized
 
 
 def test_it_finds_the_minimum_of_a_narrow_valley():

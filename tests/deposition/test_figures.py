@@ -6,8 +6,7 @@ import gemmi
 import numpy as np
 import pytest
 
-from openmm_density.deposition.composition import composition, mean_b_factors
-from openmm_density.deposition.figures import FiguresOfModel, deposition_figures
+from openmm_density.deposition.figures import FiguresOfModel, composition, deposition_figures, mean_b_factors
 
 
 def test_composition_and_b_factors_are_those_that_gemmi_counts(haemoglobin):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import openmm
 import pytest
 
-from openmm_density.fitting.kept_contexts import KeptContexts
+from openmm_density.fitting.engine import KeptContexts
 from openmm_density.fitting.platforms import platform_named
 
 

@@ -13,7 +13,7 @@ from openmm_density.html_report.ramachandran_plot import ramachandran_figure
 from openmm_density.html_report.residue_plots import agreement_figure, b_factor_figure
 from openmm_density.html_report.residue_values import rows_by_label
 from openmm_density.html_report.shown_model import ShownModel
-from openmm_density.validation.ramachandran_regions import ramachandran
+from openmm_density.validation.geometry import ramachandran
 
 from ..fragments import fragment
 

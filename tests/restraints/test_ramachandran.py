@@ -16,7 +16,7 @@ from openmm_density.energies.forces import backend_problem
 from openmm_density.errors import InputError
 from openmm_density.models import Model, read_model
 from openmm_density.restraints import RamachandranRestraint
-from openmm_density.validation.ramachandran_regions import ramachandran
+from openmm_density.validation.geometry import ramachandran
 
 from ..small_models import shaken
 from .single_forces import assert_forces_are_the_gradient, context_with, energy_at

@@ -13,7 +13,7 @@ from openmm_density.chemistry.torsions import torsion_angles
 from openmm_density.errors import InputError
 from openmm_density.models import Model, read_model
 from openmm_density.restraints import ROTAMER_FORCE_CONSTANT, RotamerRestraint
-from openmm_density.validation.rotamer_outliers import rotamer_deviations
+from openmm_density.validation.geometry import rotamer_deviations
 
 from .single_forces import assert_forces_are_the_gradient, context_with, energy_at, turned_about
 

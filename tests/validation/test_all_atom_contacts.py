@@ -6,8 +6,11 @@ from openmm import app
 
 from openmm_density.models.preparation import prepare
 from openmm_density.models.structures import read_model
-from openmm_density.validation.all_atom_contacts import all_atom_contacts, contacts_of_prepared
-from openmm_density.validation.riding_hydrogens import riding_hydrogens
+from openmm_density.validation.all_atom_contacts import (
+    all_atom_contacts,
+    contacts_of_prepared,
+    riding_hydrogens,
+)
 
 
 def molecules(*groups):

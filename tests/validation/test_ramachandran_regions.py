@@ -12,8 +12,7 @@ import pytest
 from openmm import app
 
 from openmm_density.models import Model, read_model
-from openmm_density.validation.geometry import GeometryReport, compare_geometry, geometry_report
-from openmm_density.validation.ramachandran_regions import ramachandran
+from openmm_density.validation.geometry import GeometryReport, compare_geometry, geometry_report, ramachandran
 
 from ..small_models import shaken
 

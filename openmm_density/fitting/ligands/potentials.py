@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+import importlib.metadata
+import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import gemmi
 import numpy as np
 from openmm import app
+
+from openmm_density.kernels.compilation import cache_folder
 
 from ...chemistry.residues import residue_label
 from ...distillation import Ligand, LigandEnergy
@@ -23,7 +29,7 @@ from ...models.model import Model
 from ...models.preparation.ligand_residues import Ligands, check_names, ligands_of
 from ...units import ANGSTROM_PER_NANOMETER
 from ...wording import listing
-from .cache import cached_path, only_one, same_molecule
+from ..locks import Waiting, held
 from .openmm_ml import OpenMMMLEnergy, check_name, openmm_ml_energy
 
 Paths = Sequence[str | os.PathLike[str]] | str | os.PathLike[str]
@@ -325,3 +331,52 @@ def _refuse(
 
 def _what_to_give(name: str) -> str:
     return f"{as_argument('ligands', f'{name}=SMILES')}, or a {as_argument('dictionaries')} with its SMILES"
+
+
+LIGANDS = "ligands"
+"""The folder within the package's cache."""
+
+_SUFFIX = ".safetensors"
+# What is hashed; another number makes all potentials anew.
+_VERSION = 1
+
+
+def cached_path(ligand: Ligand, name: str, teacher: str) -> Path:
+    """Return where the potential of a molecule is kept, by its graph, charge, teacher, and the versions of that and of ours."""
+    versions = [_version(package) for package in ("openmm-density", "tblite")]
+    key = json.dumps([_VERSION, ligand.smiles, ligand.charge, teacher, *versions])
+    return _folder() / f"{_safe(name)}-{hashlib.sha256(key.encode()).hexdigest()[:20]}{_SUFFIX}"
+
+
+def same_molecule(path: Path) -> Path | None:
+    """Return a file of the same molecule, under whatever name of a residue; None where there is none."""
+    digest = path.name.rpartition("-")[2]
+    return next(iter(sorted(path.parent.glob(f"*-{digest}"))), None)
+
+
+@contextmanager
+def only_one(path: Path, waiting: Waiting | None = None) -> Iterator[None]:
+    """Let one process at a time make what belongs at a path; the others wait for it."""
+    if not cache_folder.make(path.parent):
+        raise InputError(
+            "potentials of ligands cannot be kept there",
+            source=path.parent,
+            remedy="set OPENMM_DENSITY_CACHE to a folder that you alone can write to",
+        )
+    with held(path.with_name(f".{path.name}.lock"), waiting):
+        yield
+
+
+def _folder() -> Path:
+    return cache_folder.usable_folder()[0] / LIGANDS
+
+
+def _safe(name: str) -> str:
+    return "".join(letter for letter in name if letter.isalnum()) or "ligand"
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +14,6 @@ from ...errors import InputError
 from ...units import takes_units
 from .numbers import check_choice, check_count, check_flag, check_number, is_number
 from .stage import DEFAULT_STAGE_RESTRAINTS, HIGHEST_TEMPERATURE, Stage, checked_restraints, too_hot
-from .toml_text import toml_text
 
 # fs: beyond it no molecule holds together.
 LONGEST_TIMESTEP = 10.0
@@ -382,3 +381,32 @@ class Protocol:
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the protocol as a TOML file, which `read_protocol` reads."""
         write_text(path, toml_text(self.as_dict()))
+
+
+def toml_text(fields: Mapping[str, Any]) -> str:
+    """Return numbers, strings and lists of them as a line each; then lists of tables, as in ``[[stage]]``."""
+    tables = {name: value for name, value in fields.items() if _holds_tables(value)}
+    lines = [_line(name, value) for name, value in fields.items() if name not in tables]
+    for name, rows in tables.items():
+        for row in rows:
+            lines += ["", f"[[{name}]]", *(_line(key, value) for key, value in row.items())]
+    return "\n".join([*lines, ""])
+
+
+def _holds_tables(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and bool(value) and isinstance(value[0], Mapping)
+
+
+def _line(name: str, value: Any) -> str:
+    return f"{name} = {_literal(value)}"
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{escaped}"'
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_literal, value))}]"
+    return repr(value)

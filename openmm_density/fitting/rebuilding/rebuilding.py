@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -24,7 +24,6 @@ from .density_model import DensityModel
 from .evidence_search import ENERGY_PER_NAT, SIDE_BY_SIDE, EvidenceSearch, Moved
 from .loop_search import LEAST_GAIN as LEAST_GAIN_OF_LOOP
 from .loop_search import LoopSearch, LoopTrial
-from .match_trial import matched
 from .molecule import Molecule
 from .peptide_search import LEAST_GAIN as LEAST_GAIN_OF_PEPTIDE
 from .peptide_search import FlipTrial, PeptideSearch, PeptideTrial, is_flipped
@@ -33,7 +32,7 @@ from .rotamer_search import RotamerSearch
 from .search_plan import place_work
 from .side_chain_evidence import SideChainEvidence
 from .side_chain_packing import PackingTrial, SideChainPacking
-from .stretch_trial import LEAST_GAIN, StretchTrial, TrialTools
+from .stretch_trial import LEAST_GAIN, StretchTrial, Task, TrialTools
 from .surrounding_mates import SurroundingMates
 from .thread_search import ThreadSearch
 from .trial_workers import TrialWorkers
@@ -405,3 +404,51 @@ def _as_given(prepared: Prepared) -> list[app.topology.Residue]:
 
 def _number(residue: app.topology.Residue) -> str:
     return f"{residue.id}{residue.insertionCode.strip()}"
+
+
+# So few that many processes have something to do.
+_RESIDUES_AT_ONCE = 8
+
+
+class MatchTrial:
+    """Match all residues of a chain.
+
+    Parameters
+    ----------
+    chain : np.ndarray of int
+        Their indices.
+
+    Attributes
+    ----------
+    region : np.ndarray of int
+        The chain.
+    size : int
+        Residues.
+    energies : np.ndarray, shape (n, 3), or None
+        As of `SequenceMatch.energies`, once the course has come to its end.
+    """
+
+    def __init__(self, chain: np.ndarray) -> None:
+        self.region, self.size = chain, len(chain)
+        self.energies: np.ndarray | None = None
+
+    def course(self) -> Generator[list[Task], list[np.ndarray], None]:
+        """Yield the tasks and take their results."""
+        places = range(self.size)
+        chunks = [places[begin : begin + _RESIDUES_AT_ONCE] for begin in places[::_RESIDUES_AT_ONCE]]
+        self.energies = np.concatenate((yield [Task("match", matched=tuple(chunk)) for chunk in chunks]))
+
+
+def matched(
+    workers: TrialWorkers, tools: TrialTools, positions: np.ndarray, chain: np.ndarray, stop: Stop
+) -> np.ndarray | None:
+    """Return what `SequenceMatch.energies` does for a chain, bit for bit; None after a request to stop.
+
+    Parameters
+    ----------
+    positions : np.ndarray, shape (N, 3)
+        Å.
+    """
+    trial = MatchTrial(chain)
+    workers.run(tools, positions, [trial], stop, lambda _: None)
+    return trial.energies

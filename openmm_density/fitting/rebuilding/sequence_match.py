@@ -79,7 +79,7 @@ class SequenceMatch:
         positions : np.ndarray, shape (N, 3)
             Å.
         energies : callable, optional
-            Returns what `energies` does for a chain, as `openmm_density.fitting.rebuilding.match_trial.matched` does beside; None
+            Returns what `energies` does for a chain, as `openmm_density.fitting.rebuilding.rebuilding.matched` does beside; None
             after a request to stop.
         """
         found: list[list[Stretch]] = []

@@ -13,8 +13,7 @@ from openmm_density.atomic_parameters import BFactorRefinement
 from openmm_density.fitting import FlexibleFit, fit_run
 from openmm_density.fitting.conformers import FittedConformers, kept_conformers
 from openmm_density.fitting.conformers.copies import conformer_copies
-from openmm_density.fitting.conformers.last_stage import fitted_conformers
-from openmm_density.fitting.conformers.verdict import groups_shown, not_shown
+from openmm_density.fitting.conformers.last_stage import fitted_conformers, groups_shown, not_shown
 from openmm_density.fitting.output.doubts import _conformer_doubts
 from openmm_density.fitting.output.notes import _conformer_notes, notes_on
 from openmm_density.fitting.refined_atoms import (

@@ -17,7 +17,7 @@ from openmm_density.fitting.ensemble.replica_run import ReplicaRun
 from openmm_density.fitting.ensemble.replica_systems import Copies, ReplicaSystems
 from openmm_density.fitting.ensemble.saved_search import SearchState, load_search, save_search
 from openmm_density.fitting.output.doubts import _unknown_ligand_doubts
-from openmm_density.fitting.output.ligands import ligand_figures
+from openmm_density.fitting.output.summary import ligand_figures
 from openmm_density.fitting.protocols import Stage
 from openmm_density.fitting.replica_stage import ReplicaStage
 from openmm_density.models.preparation.ligand_terms import IDLE_SPRINGS

@@ -16,7 +16,7 @@ import pytest
 from openmm import app
 
 from openmm_density.errors import InputError
-from openmm_density.fitting.ligands import cache, potentials
+from openmm_density.fitting.ligands import potentials
 from openmm_density.fitting.ligands.potentials import LigandSources, find_potentials
 from openmm_density.models import prepare, read_model
 from openmm_density.program_process import environment_of
@@ -77,14 +77,14 @@ def test_a_potential_is_distilled_once_and_kept(model, forcefield, distilled):
 def test_the_cache_tells_molecules_and_charges_apart_but_not_residue_names(agreed, tmp_path, monkeypatch):
     monkeypatch.setenv("OPENMM_DENSITY_CACHE", str(tmp_path))
     ligand = agreed.ligand
-    first = cache.cached_path(ligand, "ACM", "xtb")
+    first = potentials.cached_path(ligand, "ACM", "xtb")
     others = [replace(ligand, charge=1), replace(ligand, smiles="CO")]
-    assert len({first, *(cache.cached_path(each, "ACM", "xtb") for each in others)}) == 3
-    assert cache.cached_path(ligand, "ACM", "xtb in water") != first
+    assert len({first, *(potentials.cached_path(each, "ACM", "xtb") for each in others)}) == 3
+    assert potentials.cached_path(ligand, "ACM", "xtb in water") != first
     first.parent.mkdir()
     first.write_bytes(b"")
-    assert cache.same_molecule(cache.cached_path(ligand, "LIG", "xtb")) == first
-    assert cache.same_molecule(cache.cached_path(others[0], "ACM", "xtb")) is None
+    assert potentials.same_molecule(potentials.cached_path(ligand, "LIG", "xtb")) == first
+    assert potentials.same_molecule(potentials.cached_path(others[0], "ACM", "xtb")) is None
 
 
 def test_ligands_whose_bonds_are_not_known_stay_rigid_and_are_named(
@@ -233,11 +233,11 @@ def test_a_second_process_says_for_whom_it_waits(tmp_path, monkeypatch):
     path, told, begun = tmp_path / "ligands" / "x.safetensors", [], threading.Event()
 
     def wait():
-        with cache.only_one(path, lambda holder: (told.append(holder), begun.set())):
+        with potentials.only_one(path, lambda holder: (told.append(holder), begun.set())):
             return "done"
 
     with ThreadPoolExecutor(1) as pool:
-        with cache.only_one(path):
+        with potentials.only_one(path):
             second = pool.submit(wait)
             assert begun.wait(60)
         assert second.result(60) == "done"

@@ -12,13 +12,11 @@ from openmm_density.chemistry.contacts import BONDS_APART
 from openmm_density.chemistry.elements import is_hydrogen
 from openmm_density.fitting.rebuilding import compiled_dynamics
 from openmm_density.fitting.rebuilding.bonded_terms import BondedTerms
-from openmm_density.fitting.rebuilding.bound_hydrogens import BoundHydrogens
 from openmm_density.fitting.rebuilding.compiled_dynamics import CompiledDynamics, kernel_serves
 from openmm_density.fitting.rebuilding.density_model import DensityModel
-from openmm_density.fitting.rebuilding.local_context import LocalContext
-from openmm_density.fitting.rebuilding.local_system import LocalSystem
+from openmm_density.fitting.rebuilding.local_system import LocalContext, LocalSystem
 from openmm_density.fitting.rebuilding.molecule import Molecule
-from openmm_density.fitting.rebuilding.stretch_trial import TrialPlace, TrialTools
+from openmm_density.fitting.rebuilding.stretch_trial import BoundHydrogens, TrialPlace, TrialTools
 from openmm_density.fitting.stability import Unstable
 from openmm_density.kernels.compilation import BuildError
 from openmm_density.kernels.local_dynamics import LocalDynamics

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from openmm_density.fitting.rebuilding import Rebuilding
-from openmm_density.fitting.rebuilding.bound_hydrogens import BoundHydrogens
 from openmm_density.fitting.rebuilding.side_chain_energy import contact_energies
 from openmm_density.fitting.rebuilding.side_chain_packing import (
     LEAST_GAIN,
@@ -15,7 +14,7 @@ from openmm_density.fitting.rebuilding.side_chain_packing import (
     SideChainPacking,
     _EnergyTable,
 )
-from openmm_density.fitting.rebuilding.stretch_trial import Task, TrialPlace
+from openmm_density.fitting.rebuilding.stretch_trial import BoundHydrogens, Task, TrialPlace
 from openmm_density.models import read_model
 from openmm_density.models.preparation import prepare
 

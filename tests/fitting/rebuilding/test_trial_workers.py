@@ -15,8 +15,8 @@ from openmm_density.fitting.rebuilding import TrialWorkers
 from openmm_density.fitting.rebuilding.bonded_terms import BondedTerms
 from openmm_density.fitting.rebuilding.density_model import DensityModel
 from openmm_density.fitting.rebuilding.local_system import LocalSystem
-from openmm_density.fitting.rebuilding.match_trial import _RESIDUES_AT_ONCE, matched
 from openmm_density.fitting.rebuilding.molecule import Molecule
+from openmm_density.fitting.rebuilding.rebuilding import _RESIDUES_AT_ONCE, matched
 from openmm_density.fitting.rebuilding.register_search import RegisterSearch, Stretch
 from openmm_density.fitting.rebuilding.rotamer_search import RotamerSearch
 from openmm_density.fitting.rebuilding.sequence_match import SHIFTS
