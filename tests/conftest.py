@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -19,6 +20,7 @@ os.environ.setdefault("OPENMM_DENSITY_END_SECONDS", "3600")
 
 import torch
 
+from .forked_processes import ForkedProcess
 from .seeds import shift_seeds
 from .variations import SIMULATING
 
@@ -72,6 +74,22 @@ def _same_start() -> Iterator[None]:
     torch.set_num_threads(THREADS)
     yield
     torch.set_num_threads(THREADS)
+
+
+@pytest.fixture(scope="session")
+def _fork_server() -> Iterator[None]:
+    """End what processes are forked from after the last test."""
+    yield
+    if ForkedProcess.server is not None:
+        ForkedProcess.server.end()
+
+
+@pytest.fixture(scope="module")
+def forked(_fork_server: None) -> Iterator[None]:
+    """Fork the processes of Python that a file's tests start, or the package for them, from one that has imported it."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(subprocess, "Popen", ForkedProcess)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,6 +1,5 @@
 """Commands as users give them, in this process and in one of their own."""
 
-import signal
 import subprocess
 import sys
 import time
@@ -32,8 +31,6 @@ def started(folder, output, *extra):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # A background job of a shell ignores SIGINT, and so would its children.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
 
 

@@ -30,3 +30,8 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> tuple[FlexibleFit, FitRe
         reference=reference,
     )
     return fit, fit.run()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _forked(forked: None) -> None:
+    """Fork the processes of all files here."""

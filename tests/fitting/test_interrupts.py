@@ -42,7 +42,6 @@ def running(script):
         [sys.executable, "-c", script.format(together=TOGETHER)],
         stdout=subprocess.PIPE,
         text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     try:
         assert process.stdout.readline() == "ready\n"

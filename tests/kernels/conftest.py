@@ -9,13 +9,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _interpreter() -> Iterator[None]:
-    """Have Triton's interpreter make its language anew once a function, not at each call, which is a quarter of its time.
+    """Have Triton's interpreter make its language anew once a function, not at each call, and look cheaply for overflows.
 
     Let it count, too, to a number that a kernel works out, which NumPy 2.4 no longer takes for an integer.
     """
@@ -25,22 +26,56 @@ def _interpreter() -> Iterator[None]:
     from triton.language.semantic import TritonSemantic
     from triton.runtime import interpreter
 
-    # Triton 3.7 takes its language back after each call, and counts.
-    if hasattr(interpreter, "_LangPatchScope"):
-        with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(TritonSemantic, "to_tensor", _unwrapped(TritonSemantic.to_tensor))
-            yield
-        return
-    of_tensor = interpreter._patch_lang_tensor
-
-    def with_index(tensor: type) -> None:
-        of_tensor(tensor)
-        tensor.__index__ = lambda self: int(self.handle.data.item())
-
+    made = []
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(interpreter, "_patch_lang_tensor", with_index)
-        patched.setattr(interpreter, "_patch_lang", cache(interpreter._patch_lang))
+        patched.setattr(interpreter, "_get_np_dtype", _by_name(interpreter._get_np_dtype))
+        patched.setattr(TritonSemantic, "binary_op_sanitize_overflow_impl", _assert_no_overflow)
+        # Triton 3.7 takes its language back after each call, and counts.
+        if hasattr(interpreter, "_LangPatchScope"):
+            make = interpreter._patch_lang
+
+            @cache
+            def make_once(function: Callable[..., Any]) -> Any:
+                made.append(make(function))
+                return interpreter._LangPatchScope()
+
+            patched.setattr(interpreter, "_patch_lang", make_once)
+            patched.setattr(TritonSemantic, "to_tensor", _unwrapped(TritonSemantic.to_tensor))
+        else:
+            of_tensor = interpreter._patch_lang_tensor
+
+            def with_index(tensor: type) -> None:
+                of_tensor(tensor)
+                tensor.__index__ = lambda self: int(self.handle.data.item())
+
+            patched.setattr(interpreter, "_patch_lang_tensor", with_index)
+            patched.setattr(interpreter, "_patch_lang", cache(interpreter._patch_lang))
         yield
+        for scope in reversed(made):
+            scope.restore()
+
+
+def _by_name(np_dtype: Callable[[Any], np.dtype]) -> Callable[[Any], np.dtype]:
+    """Return a function of the interpreter that looks up the type of NumPy in place of making a table of all."""
+    found: dict[str, np.dtype] = {}
+
+    def of_type(kind: Any) -> np.dtype:
+        scalar = kind.scalar
+        if scalar.name not in found:
+            found[scalar.name] = np_dtype(scalar)
+        return found[scalar.name]
+
+    return of_type
+
+
+def _assert_no_overflow(self: Any, left: Any, right: Any, operation: Callable[..., Any]) -> None:
+    """Assert it as the interpreter does, which takes longer by operations of its language than the kernels' own."""
+    kind = left.type.scalar
+    if kind.int_bitwidth < 64:
+        function = {"add": np.add, "sub": np.subtract, "mul": np.multiply}[operation.__name__]
+        exact = function(left.handle.data.astype(np.int64), right.handle.data.astype(np.int64))
+        fits = (kind.get_int_min_value() <= exact) & (exact <= kind.get_int_max_value())
+        assert fits.all(), f"{kind} overflow detected for operation {operation.__name__}"
 
 
 def _unwrapped(to_tensor: Callable[..., Any]) -> Callable[..., Any]:

@@ -74,3 +74,8 @@ def finished(volumes, tmp_path_factory):
     series = series_in(volumes, tmp_path_factory.mktemp("finished") / "out")
     lines = []
     return series, series.run(lambda *line: lines.append(line)), lines
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _forked(forked):
+    """Fork the processes of all files here."""
