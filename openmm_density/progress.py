@@ -129,7 +129,7 @@ class Display:
     def begin(self, part: str) -> None:
         """Show which part of a `Stopwatch` begins, unless stages are shown, which say more."""
         if not self._is_stepping:
-            self._bar.update(self._task, description=PARTS[part])
+            self._bar.update(self._task, description=PARTS.get(part, part))
 
     def expect(self, stages: Sequence[tuple[str, bool]] = ()) -> None:
         """Set the stages to come; without any, parts are shown again."""

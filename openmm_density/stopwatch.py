@@ -26,13 +26,12 @@ PARTS = {
     "conformers": "alternate conformers",
     "b_factors": "B factors",
     "refinement": "refinement against amplitudes",
-    "ensemble": "ensemble",
     "scoring": "scoring",
     "writing": "writing",
     "pictures": "pictures",
     "report": "report",
 }
-"""The parts of a fit in their order, and their names in messages."""
+"""The parts of a fit in their order, and their names in messages; those of extensions come last, by their own names."""
 
 
 WITHIN = {
@@ -72,9 +71,9 @@ class _Tally:
             self._seconds[name] = self._seconds.get(name, 0.0) + spent
 
     def seconds(self, names: Iterable[str]) -> dict[str, float]:
-        """Return the seconds until now, in the order of the names."""
+        """Return the seconds until now, in the order of the names; others come last."""
         self._book()
-        return {name: self._seconds[name] for name in names if name in self._seconds}
+        return in_order(self._seconds, names)
 
     def _book(self) -> None:
         now = time.monotonic()
@@ -111,7 +110,7 @@ class Stopwatch:
         self.identity = secrets.token_hex(8)
 
     def begin(self, part: str) -> None:
-        """Start a part of `PARTS`, inside the one that runs."""
+        """Start a part, inside the one that runs."""
         self._parts.begin(part)
         _running[threading.get_ident()] = self
         if self.on_part is not None:
@@ -160,6 +159,11 @@ class Stopwatch:
     def seconds(self) -> float:
         """The sum over all parts."""
         return sum(self.seconds_by_part.values())
+
+
+def in_order(seconds: Mapping[str, float], names: Iterable[str] = PARTS) -> dict[str, float]:
+    """Return seconds in the order of names, with others behind them."""
+    return {name: seconds[name] for name in (*names, *seconds) if name in seconds}
 
 
 # The stopwatch that runs in each thread.

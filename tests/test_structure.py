@@ -23,12 +23,14 @@ FLOORS = (
     "validation",
     "analysis reporters replica_exchange html_report distillation atomic_parameters deposition",
     "fitting doctor",
+    "extensions",
     "batch series crystal_fit",
     "cli",
     "__main__",
 )
 FLOOR = {name: number for number, names in enumerate(FLOORS) for name in names.split()}
 
+HOOK = "openmm_density.fitting.extension"
 LONGEST_MODULE, LONGEST_FUNCTION, MOST_ARGUMENTS = 500, 60, 12
 # Everything that a user of a script sets in one place, passed on in parts.
 FACADES = {"DensityFit", "FlexibleFit"}
@@ -93,8 +95,31 @@ def test_imports_lead_down():
     assert wrong == []
 
 
+def test_the_core_imports_no_extension_and_an_extension_of_others_what_they_show():
+    wrong = []
+    for name in modules():
+        own = extension_of(name)
+        for imported in set(imports_of(name)):
+            other = extension_of(imported)
+            if other and other != own and (own is None or imported != f"openmm_density.extensions.{other}"):
+                wrong.append(f"{name} imports {imported}")
+    assert wrong == []
+
+
+def extension_of(name: str) -> str | None:
+    """Return the extension of which a module is; None of the core."""
+    parts = name.split(".")
+    return parts[2] if parts[1:2] == ["extensions"] and len(parts) > 2 else None
+
+
+def test_the_hook_imports_nothing_but_types():
+    tree = modules()[HOOK][1]
+    assert not [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.level]
+
+
 def test_nothing_imports_in_a_circle():
     left = {name: {each for each in imports_of(name) if each in modules()} - {name} for name in modules()}
+    left[HOOK] = set()  # what it imports are the types of what is passed through it
     # What a package shows is in its modules, which may name the package.
     left = {name: {each for each in found if not name.startswith(f"{each}.")} for name, found in left.items()}
     while left:

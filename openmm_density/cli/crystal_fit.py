@@ -32,7 +32,6 @@ _OF_MAPS = (
     "half_map",
     "place",
     "symmetry",
-    "replicas",
     "explain_time",
 )
 """Options that say something of a map, or that cycles do not have."""
@@ -112,7 +111,7 @@ def check_new_crystal(options: FitOptions) -> None:
         (files.map,),
         options.force_field.dictionary,
     )
-    for name in _OF_MAPS:
+    for name in (*_OF_MAPS, *options.given_not_with("amplitudes")):
         if given[name] != alone[name]:
             raise InputError(
                 "does not go with measured amplitudes, whose maps follow from the model",

@@ -16,12 +16,11 @@ from .arguments import PROGRAM, spellings
 from .command_line import command_line
 from .fit_arguments import add_arguments, defaults
 from .fit_checks import check_new, check_resumed
-from .fit_options import CRYSTAL, OFF, FitOptions, exchanges
+from .fit_options import CRYSTAL, OFF, FitOptions
 from .outcome import print_outcome
 from .startup import loading, started
 
 if TYPE_CHECKING:
-    from ..fitting.ensemble import EnsembleResult
     from ..fitting.fit_result import FitResult
     from ..fitting.flexible_fit import FlexibleFit
     from ..fitting.interrupts import Stop
@@ -206,7 +205,8 @@ def _flexible_fit(
         place=record.findings.place,
         map_checks=record.findings.map_checks,
         stopwatch=stopwatch,
-        half_maps=_checking_halves(record),
+        half_maps=files.read_half_maps(),
+        **options.extensions,
         **arguments,
     )
     if mates is not None:
@@ -220,7 +220,7 @@ def _crystal_mates(record: FitRecord, model: Model, density_map: DensityMap) -> 
 
     options, decided = record.options, record.findings.crystal_mates
     files, asked = options.files, options.files.symmetry == CRYSTAL
-    without = options.course.replicas is not None or files.half_map or options.force_field.solvent == "water"
+    without = files.half_map or options.force_field.solvent == "water" or options.given_not_with("symmetry")
     if decided is False or (files.symmetry is not None and not asked) or (without and not asked):
         return None
     found = crystal_mates(model, files.corrections.apply(density_map))
@@ -232,13 +232,6 @@ def _crystal_mates(record: FitRecord, model: Model, density_map: DensityMap) -> 
             remedy="give the map of the crystal that the model's file names, or leave it out",
         )
     return None if found.operators is None else found
-
-
-def _checking_halves(record: FitRecord) -> tuple[DensityMap, ...] | None:
-    """Return the half maps where refined B factors are checked by them."""
-    if not record.options.files.half_map or record.protocol.b_factors == "off":
-        return None
-    return record.options.files.read_half_maps()
 
 
 def _with_findings(record: FitRecord, fit: FlexibleFit) -> FitRecord:
@@ -273,43 +266,18 @@ def _carried_out(record: FitRecord, fit: FlexibleFit, folder: OutputFolder, disp
         display.ended(_stopped(folder))
 
     # While the fit runs it handles signals itself; afterwards this does, without a gap.
-    doing = "writing results without pictures"
+    doing = "saving what is under way, writing results without pictures"
     with StopRequest(lambda: display.interrupted(doing), stopped) as stop:
         hurry = _Hurry(stop)
-        result = fit.run(folder.run, display.update, lambda: (hurry.begin(), display.interrupted()), stopped)
-        display.expect()
-        doing = f"saving the search for an ensemble, {doing}"
-        result, ensemble = _ensemble(record, fit, result, folder, display, stop)
-        doing = "writing results without pictures"
+        heard = lambda: (hurry.begin(), display.interrupted())  # noqa: E731
+        result = fit.run(folder.run, display.update, heard, stopped, stop)
         display.expect()
         files = record.options.files
         command = command_line(record.options.by_name(), defaults(), str(folder.path))
-        found = files.model, files.map, record.findings.scan, hurry, command, ensemble
-        summary = folder.write(fit, result, *found)
+        summary = folder.write(fit, result, files.model, files.map, record.findings.scan, hurry, command)
         display.stop()
         print_outcome(summary, folder.path)
     return result
-
-
-def _ensemble(
-    record: FitRecord,
-    fit: FlexibleFit,
-    result: FitResult,
-    folder: OutputFolder,
-    display: Display,
-    stop: Stop,
-) -> tuple[FitResult, EnsembleResult | None]:
-    """Search for an ensemble after the fit, where it is asked for; the result is interrupted where that is."""
-    replicas = record.options.course.replicas
-    if replicas is None or exchanges(record.protocol) or result.interrupted:
-        return result, None
-    from ..fitting.ensemble import EnsembleSearch
-
-    display.print(f"fitting an ensemble of {replicas}")
-    with fit.stopwatch.part("ensemble"):
-        search = EnsembleSearch(fit, result, replicas, record.options.files.read_half_maps())
-        found = search.run(folder.run, stop, display.update)
-    return (replace(result, interrupted=True, search_interrupted=True) if found is None else result), found
 
 
 def _status(fit: FlexibleFit, result: FitResult, folder: OutputFolder) -> int:
@@ -317,8 +285,8 @@ def _status(fit: FlexibleFit, result: FitResult, folder: OutputFolder) -> int:
     if result.interrupted:
         where = f"{folder.path}{'' if folder.has_pictures else ', without pictures'}"
         at = f"at step {result.steps} of {fit.protocol.steps}"
-        if result.search_interrupted:
-            at = "in the search for an ensemble, after the fit of one model"
+        if result.unfinished is not None:
+            at = f"in {result.unfinished.what}, after the fit of one model"
         _say(
             f"{PROGRAM} fit: interrupted {at}; results so far are in {where}, and {_resuming(folder)} goes on"
         )

@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from ..energies.measures import SIMILARITIES
+from ..fitting.extension import extension_options
 from .arguments import (
     add_amplitudes,
     add_columns,
@@ -13,6 +14,7 @@ from .arguments import (
     add_dictionary,
     number,
     refused,
+    spelled,
     whole_number,
 )
 
@@ -27,8 +29,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add what says how a fit is made, beside its model, map and folder."""
     _add_more_files(parser)
-    _add_protocol(parser.add_argument_group("the protocol"))
-    _add_refinement(parser.add_argument_group("B factors and occupancies, in the end"))
+    _add_protocol(protocol := parser.add_argument_group("the protocol"))
+    _add_refinement(refinement := parser.add_argument_group("B factors and occupancies, in the end"))
+    groups = {str(group.title): group for group in (protocol, refinement)}
+    for option in extension_options():
+        if option.group not in groups:
+            groups[option.group] = parser.add_argument_group(option.group)
+        groups[option.group].add_argument(
+            spelled(option.name),
+            type={int: whole_number, float: number}.get(option.kind, option.kind),
+            metavar=option.metavar,
+            choices=option.choices,
+            default=option.default,
+            help=option.help,
+        )
     add_shared(parser)
 
 
@@ -143,12 +157,6 @@ def _add_protocol(parser: argparse._ArgumentGroup) -> None:
         type=whole_number,
         metavar="N",
         help="apply the density force every N-th step, N times as strongly (1)",
-    )
-    parser.add_argument(
-        "--replicas",
-        type=whole_number,
-        metavar="N",
-        help="an ensemble that shares the map, after one model; with --protocol exchange, copies that exchange (8)",
     )
     parser.add_argument(
         "--search",

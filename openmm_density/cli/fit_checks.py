@@ -49,7 +49,6 @@ def check_asked(options: FitOptions) -> None:
                 remedy=f"leave out {as_argument(name)} or {as_argument('half_map')}",
             )
     check_values(options)
-    _check_ensemble(options)
     _check_symmetry(options)
 
 
@@ -83,33 +82,6 @@ def _check_complete(options: FitOptions) -> None:
             argument=missing[0],
             remedy="give MODEL, MAP, --resolution and --output (or --resume DIR alone)",
         )
-
-
-def _check_ensemble(options: FitOptions) -> None:
-    """Refuse what replicas that share a map cannot have."""
-    from .fit_options import exchanges
-
-    course = options.course
-    protocol = options.changed_protocol()
-    if course.replicas is None or exchanges(protocol):
-        return
-    for name, value, problem in _NO_ENSEMBLE:
-        if value in (options.force_field.solvent, options.density.similarity):
-            raise InputError(
-                problem, argument="replicas", found=as_argument(name, value), remedy="take another one"
-            )
-
-
-_NO_ENSEMBLE = (
-    ("solvent", "water", "of one map cannot be in water: each would need a box of its own"),
-    ("similarity", "map-potential", "share their mean density, which this similarity does not know"),
-    (
-        "similarity",
-        "inner-product",
-        "share their mean density, of which this similarity is the mean of theirs: the best replica would have all weight",
-    ),
-)
-"""What does not go with replicas that share a map, and why."""
 
 
 def check_values(options: FitOptions) -> None:
@@ -162,7 +134,7 @@ def _check_symmetry(options: FitOptions) -> None:
             remedy="leave it out",
         )
     given = {
-        "replicas": options.course.replicas,
+        **options.given_not_with("symmetry"),
         "half_map": options.files.half_map or None,
         "solvent": options.force_field.solvent if options.force_field.solvent == "water" else None,
     }

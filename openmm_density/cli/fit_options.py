@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..errors import InputError
+from ..fitting.extension import extension_options, protocol_asked
 
 if TYPE_CHECKING:
     from ..fitting.protocols import Protocol
@@ -98,7 +98,6 @@ class Course:
     final_strength: float | str | None
     temperature: float | None
     density_interval: int | None
-    replicas: int | None
     search: str | None
     restrain: str | None
     restrain_to: str | None
@@ -114,18 +113,9 @@ class Course:
         """Return a protocol with all changes."""
         names = ("strength", "final_strength", "density_interval", "search")
         given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        if self.replicas is not None and exchanges(protocol):
-            given["replicas"] = self.replicas
         if self.strength not in (None, "auto"):  # a number that is asked for is kept to the end
             given = {"final_strength": None, **given}
         protocol = replace(protocol, **given)
-        if self.replicas is not None and self.replicas < 2 and not exchanges(protocol):
-            raise InputError(
-                "must be 2 or more for an ensemble",
-                argument="replicas",
-                found=self.replicas,
-                remedy="give such as 4, or leave it out",
-            )
         if self.steps is not None:
             protocol = protocol.with_steps(self.steps)
         if self.temperature is not None:
@@ -228,6 +218,7 @@ class FitOptions:
     force_field: ForceField
     run: Run
     crystal: Crystal
+    extensions: Mapping[str, Any]
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> FitOptions:
@@ -236,16 +227,30 @@ class FitOptions:
             *(
                 _chosen(group, options)
                 for group in (Output, Files, Course, Refinement, Density, ForceField, Run, Crystal)
-            )
+            ),
+            {option.name: options[option.name] for option in extension_options()},
         )
 
     def by_name(self) -> dict[str, Any]:
         """Return the values by name, as `of` takes them."""
-        return {name: value for group in values(self).values() for name, value in values(group).items()}
+        groups = [each for each in values(self).values() if each is not self.extensions]
+        return {name: value for group in groups for name, value in values(group).items()} | {
+            **self.extensions
+        }
 
     def changed_protocol(self) -> Protocol:
         """Return the protocol with all changes."""
-        return self.refinement.of_protocol(self.course.changed_protocol(self.files.resolution))
+        protocol = self.refinement.of_protocol(self.course.changed_protocol(self.files.resolution))
+        return protocol_asked(protocol, self.by_name())
+
+    def given_not_with(self, name: str) -> dict[str, Any]:
+        """Return the options of extensions that are given and cannot be used with one of the core, by name."""
+        asked = {
+            option.name: self.extensions[option.name]
+            for option in extension_options()
+            if name in option.not_with
+        }
+        return {name: value for name, value in asked.items() if value is not None}
 
     def fit_arguments(self) -> dict[str, Any]:
         """Return the arguments that a `FlexibleFit` and a scan of strengths have in common."""
@@ -256,11 +261,6 @@ class FitOptions:
             **self.force_field.fit_arguments(),
             **self.run.fit_arguments(),
         }
-
-
-def exchanges(protocol: Protocol) -> bool:
-    """Return whether a protocol has replicas that exchange, which are no ensemble."""
-    return any(stage.exchange for stage in protocol.stages)
 
 
 def _chosen(group: type[_Options], options: Mapping[str, Any]) -> _Options:

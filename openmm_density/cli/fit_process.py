@@ -61,7 +61,7 @@ class ReportingDisplay(Display):
     def begin(self, part: str) -> None:
         """Tell which part of a `Stopwatch` begins, unless stages are told, which say more."""
         if not self._is_stepping:
-            self._tell(PARTS[part], {})
+            self._tell(PARTS.get(part, part), {})
 
     def expect(self, stages: Sequence[tuple[str, bool]] = ()) -> None:
         """Set the stages to come; without any, parts are told again."""

@@ -89,7 +89,6 @@ _GROUPS = (
     ("final strength", ("final_strength",), ()),
     ("B factors, conformers", ("b_factors", "conformers"), ()),
     ("refinement", ("refinement",), ()),
-    ("ensemble", ("ensemble",), ()),
     ("output", ("scoring", "writing", "pictures", "report"), ()),
 )
 """The parts of a fit by what they are for, and what is told of each that is counted within it."""
@@ -104,13 +103,15 @@ def _times(summary: dict[str, Any]) -> Table:
     table.add_column("", justify="right")
     table.add_column("")
     parts, within = summary["seconds_by_part"], summary["seconds_within"]
-    for name, of, told in _GROUPS:
+    known = {part for _, of, _ in _GROUPS for part in of}
+    others = [(part, (part,), ()) for part in parts if part not in known]
+    for name, of, told in (*_GROUPS[:-1], *others, _GROUPS[-1]):
         some = {part: parts[part] for part in of if part in parts}
         if not some:
             continue
         inside = [f"{WITHIN[each]} {within[each]:.1f}" for each in told if each in within]
         if not inside and len(some) > 1:
-            inside = [f"{PARTS[part]} {spent:.1f}" for part, spent in some.items()]
+            inside = [f"{PARTS.get(part, part)} {spent:.1f}" for part, spent in some.items()]
         if name == "dynamics":
             inside = [f"{force} {spent:.2f}" for force, spent in summary["ms_by_force"].items()]
             inside = [f"ms a step: {summary['ms_per_step']:.2f}; evaluated alone: {', '.join(inside)}"]

@@ -21,7 +21,7 @@ from ..fitting.output.summary import MOST_WORST
 from ..maps.density_map import DensityMap
 from ..models.model import Model
 from ..models.symmetry_operators import SymmetryOperators
-from ..stopwatch import PARTS
+from ..stopwatch import in_order
 from ..validation.correlation import MapCorrelation
 from ..validation.density_level import density_level
 from ..validation.geometry import compare_geometry, geometry_report
@@ -153,7 +153,7 @@ def times_of_run(
             parts[part] = parts.get(part, 0.0) + spent
         phases = max(cycle.seconds - summary["wall_seconds"], 0.0)
         parts["phasing"] = parts.get("phasing", 0.0) + phases
-    parts = {part: round(parts[part], 3) for part in PARTS if parts.get(part)}
+    parts = {part: round(spent, 3) for part, spent in in_order(parts).items() if spent}
     within: dict[str, float] = {}
     for summary in summaries:
         for name, spent in summary["seconds_within"].items():

@@ -6,20 +6,35 @@ from ..lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from .checkpoints import RunFolder
+    from .extension import FitExtension, Option, Told
     from .fit_result import FitResult
     from .flexible_fit import FlexibleFit
     from .protocols import Protocol, Stage, find_protocol, read_protocol
 
-__all__ = ["FitResult", "FlexibleFit", "Protocol", "RunFolder", "Stage", "find_protocol", "read_protocol"]
+__all__ = [
+    "FitExtension",
+    "FitResult",
+    "FlexibleFit",
+    "Option",
+    "Protocol",
+    "RunFolder",
+    "Stage",
+    "Told",
+    "find_protocol",
+    "read_protocol",
+]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
+        "FitExtension": "extension",
         "FitResult": "fit_result",
         "FlexibleFit": "flexible_fit",
+        "Option": "extension",
         "Protocol": "protocols",
         "RunFolder": "checkpoints",
         "Stage": "protocols",
+        "Told": "extension",
         "find_protocol": "protocols",
         "read_protocol": "protocols",
     },

@@ -7,7 +7,6 @@ import os
 import shutil
 import struct
 import tempfile
-from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from openmm import app
 from ..atomic_files import remove_abandoned, replacing, write_text
 from ..errors import InputError
 from ..models.structure_files import Header, write_cif
-from ..stopwatch import PARTS, WITHIN, Stopwatch
+from ..stopwatch import Stopwatch
 from ..units import ANGSTROM_PER_NANOMETER, takes_units
 from .beside import Beside, Pending
 from .locks import LOCK
@@ -153,18 +152,17 @@ class RunFolder:
 
     def load_times(self, stopwatch: Stopwatch) -> dict[str, float]:
         """Return the seconds by part that a stopwatch did not count, those of an earlier process; none where they are lost."""
-        return self._times(stopwatch, "seconds_by_part", PARTS)
+        return self._times(stopwatch, "seconds_by_part")
 
     def load_times_within(self, stopwatch: Stopwatch) -> dict[str, float]:
         """Return the same of what is counted within parts."""
-        return self._times(stopwatch, "seconds_within", WITHIN)
+        return self._times(stopwatch, "seconds_within")
 
-    def _times(self, stopwatch: Stopwatch, key: str, names: Iterable[str]) -> dict[str, float]:
+    def _times(self, stopwatch: Stopwatch, key: str) -> dict[str, float]:
         with suppress(OSError, ValueError, TypeError, KeyError):  # times are not worth a fit
             written = json.loads((self.path / TIMES).read_text(encoding="utf-8"))
-            found = written[key]
             if written["stopwatch"] != stopwatch.identity:
-                seconds = {name: float(found[name]) for name in names if name in found}
+                seconds = {str(name): float(spent) for name, spent in written[key].items()}
                 return seconds if all(0 <= spent < _AGES for spent in seconds.values()) else {}
         return {}
 

@@ -14,6 +14,7 @@ from ..maps.grids import check_finite_positions
 from ..models.structures import Model
 from ..models.symmetry_operators import SymmetryOperators
 from ..validation.map_checks import check_map_units
+from .extension import extension_options
 from .fit_map import FitMap
 from .protocols import Protocol
 
@@ -32,6 +33,7 @@ def check_arguments(
         By the names of their arguments; ``model`` must be one.
     """
     others = [name for name in signature(DensityFit).parameters if name not in _SET_BY_FITS]
+    others += [option.name for option in extension_options()]
     check_keywords(fit, density_options, others)
     for name, model in models.items():
         if not isinstance(model, Model) and (model is not None or name == "model"):

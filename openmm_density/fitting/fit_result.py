@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from ..models.preparation import Prepared
 if TYPE_CHECKING:
     from ..atomic_parameters import BFactors, Occupancies
     from .conformers.fitted import FittedConformers
+    from .extension import Unfinished
 
 
 @dataclass(frozen=True)
@@ -129,8 +130,10 @@ class FitResult:
         `openmm_density.fitting.ligands.watch.WatchedLigand`.
     ms_by_force : dict of str to float, optional
         Milliseconds that an evaluation of each kind of force takes, where these were asked for; see `step_times`.
-    search_interrupted : bool
-        Whether it was the search for an ensemble that was stopped, after the fit of one model had come to its end.
+    unfinished : Unfinished, optional
+        What an extension was interrupted in, after the fit of one model had come to its end.
+    found : mapping of str to object
+        What extensions found, by name.
     amplitude_weight : float, optional
         Times that the logarithm of the likelihood of measured amplitudes counted beside the energy in kT, where the model was
         refined against them in the end.
@@ -180,7 +183,8 @@ class FitResult:
     not_refined: str | None = None
     conformers: FittedConformers | None = None
     written: Written | None = None
-    search_interrupted: bool = False
+    unfinished: Unfinished | None = None
+    found: Mapping[str, Any] = field(default_factory=dict)
     amplitude_weight: float | None = None
 
     def __repr__(self) -> str:
@@ -205,6 +209,10 @@ class FitResult:
         simulated = self.simulated
         figures["simulated"] = simulated and {"cc": simulated.cc, "ca_rmsd": simulated.ca_rmsd}
         return result_html(state, figures)
+
+    def with_found(self, **found: Any) -> FitResult:
+        """Return the result with what an extension found, by name."""
+        return replace(self, found={**self.found, **found})
 
     @property
     def kept(self) -> str:

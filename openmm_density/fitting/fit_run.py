@@ -269,6 +269,7 @@ class FitRun:
             density_ms_per_step=density_ms,
             wall_seconds=self._stopwatch.seconds,
             force_backend=self.engine.systems.force_backend,
+            found=state.found,
         )
 
     def _better(self, result: FitResult) -> FitResult:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -33,6 +33,7 @@ from ..restraints import (
     make_restraints,
 )
 from ..wording import listing
+from .extension import extensions
 from .final_geometry import RESTRAINT_SCALES, stiffen
 from .fit_map import FitMap
 from .options import RestraintOptions, RunOptions
@@ -97,7 +98,7 @@ class FitSystems:
         restraint_options: RestraintOptions,
         density_options: Mapping[str, Any],
     ) -> None:
-        self.prepared = prepared
+        self.prepared, self.asked = prepared, restraint_options.asked
         self.operators: SymmetryOperators | None = density_options.get("operators")
         self._fit_map = fit_map
         self._protocol, self._seed, self._platform = protocol, run.seed, run.platform
@@ -205,9 +206,10 @@ class FitSystems:
         """
         options = {"constraints": None, "rigidWater": False} if free else {}
         system = self.prepared.system(hydrogen_mass=self._protocol.hydrogen_mass, **options)
-        for restraint in (*self.restraints, *self._anchors):
-            # Forces of our own are made for a number of particles.
-            system.addForce(restraint.create_force())
+        # Forces of our own are made for a number of particles.
+        held = (restraint.create_force() for restraint in (*self.restraints, *self._anchors))
+        for force in (*held, *self._forces_of_extensions()):
+            system.addForce(force)
         if stiff:
             stiffen(system, self.prepared.topology)
         n_particles = system.getNumParticles()
@@ -292,8 +294,11 @@ class FitSystems:
     def _restrained(self, **options: Any) -> openmm.System:
         """Return force field and restraints, without the density."""
         system = self.prepared.system(**options)
-        for restraint in (*self.restraints, *self._anchors):
-            system.addForce(self._force_of(restraint))
+        for force in (
+            *map(self._force_of, (*self.restraints, *self._anchors)),
+            *self._forces_of_extensions(),
+        ):
+            system.addForce(force)
         if self.planarity is not None:
             system.addForce(self.planarity.create_force(**self._force_options()))
         if self.operators is not None:
@@ -328,6 +333,13 @@ class FitSystems:
         index = self.prepared.prepared_index
         links = [index[[link.first, link.second]] for link in self.prepared.model.links if link.symmetry]
         return [(int(a), int(b)) for a, b in links if min(a, b) >= 0]
+
+    def _forces_of_extensions(self) -> Iterator[openmm.Force]:
+        """Yield the forces of extensions, in the group of the restraints."""
+        for extension in extensions():
+            for force in extension.forces(self.prepared, self.asked):
+                force.setForceGroup(RESTRAINT_GROUP)
+                yield force
 
     def _force_of(self, restraint: Restraint) -> openmm.Force:
         # OpenMM's CPU platform takes a seventh of a step for this restraint's expression; plain PyTorch takes longer.

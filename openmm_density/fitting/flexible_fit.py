@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
@@ -36,10 +36,12 @@ from .checks import (
     check_resolutions,
     check_start,
 )
+from .extension import extensions, protocol_asked, shared_out
 from .fit_map import FitMap
 from .fit_result import FitResult, Progress
 from .fit_run import FitRun
 from .fit_systems import FitSystems, own_backend
+from .interrupts import Stop, StopRequest
 from .map_examination import (
     Examination,
     examination_known,
@@ -128,15 +130,17 @@ class FlexibleFit:
     explain_time : bool
         Whether each force of a step is timed in the end, see `FitResult.ms_by_force`.
     half_maps : two DensityMap, optional
-        Half maps, by which the level of refined B factors is chosen and checked. They have no other part in the fit.
+        Half maps, by which the level of refined B factors is chosen and checked, and an ensemble is judged. They have no other
+        part in the fit.
     symmetry : AssemblySymmetry, optional
         From `openmm_density.symmetry.find_assembly`, with the unit that is then the model: its copies follow from it.
     completed : Model, optional
         The same model with what an earlier fit built of it, as in its ``fitted.cif`` beside ``fitted.pdb``: that is kept, as is
         the protonation.
-    **density_options
-        Passed to `DensityFit`: ``similarity``, ``weights``, ``atoms``, ``mask`` … With ``operators`` the model is one unit of an
-        assembly or of a crystal: its copies take part in the density and, as `add_symmetry_contacts` says, in the force field.
+    **options
+        Those of extensions, see `openmm_density.fitting.extension`, and of `DensityFit`: ``similarity``, ``weights``,
+        ``atoms``, ``mask`` … With ``operators`` the model is one unit of an assembly or of a crystal: its copies take part in the
+        density and, as `add_symmetry_contacts` says, in the force field.
 
     Attributes
     ----------
@@ -163,6 +167,8 @@ class FlexibleFit:
     planarity : PlanarityRestraint, optional
         What holds flat groups flat.
     dictionaries : path or sequence of paths
+    asked : dict
+        Options by name: those of extensions, and what these look at.
     stopwatch : Stopwatch
         What took how long.
     planes : PlaneSet
@@ -212,9 +218,9 @@ class FlexibleFit:
         half_maps: Sequence[DensityMap] | None = None,
         symmetry: AssemblySymmetry | None = None,
         completed: Model | None = None,
-        **density_options: Any,
+        **options: Any,
     ) -> None:
-        density_options |= {} if symmetry is None else {"operators": symmetry.operators}
+        self.asked, density_options = shared_out(options | {"solvent": solvent} | _copies_of(symmetry))
         models = {"restrain_to": restrain_to, "reference": reference, "completed": completed}
         check_arguments(type(self), density_options, density_map, model=model, **models)
         check_mates(density_options.get("operators"), solvent)
@@ -225,12 +231,12 @@ class FlexibleFit:
             self._other_maps = maps = OtherMaps.of(fit_map, free_map, half_maps)
             by = forcefield, solvent, ligand_forcefield, ligands, dictionaries, allow_scripts
             chemistry = PreparationOptions(*by, ligand_potentials, completed).with_potentials(model, threads)
-            holds = RestraintOptions(planarity, restrain_to, dictionaries)
+            holds = RestraintOptions(planarity, restrain_to, dictionaries, self.asked)
             prepare = partial(_prepared, chemistry, fit_map, run, load_gpu_code(run.platform))
             self.beside = _loading_beside(run, fit_map, preparation)
             start, self.solute, self.prepared = self._start(model, fit_map, place, map_checks, run, prepare)
             self.planes = planes = holds.planes(start.model)
-            self.protocol = _adapted(protocol, fit_map, start.cc, search, solvent)
+            self.protocol = _adapted(protocol, fit_map, start.cc, search, self.asked)
             run = run.for_protocol(self.protocol)
             systems = FitSystems(self.prepared, fit_map, self.protocol, start.cc, run, holds, density_options)
             self._measurements = measurements = Measurements(
@@ -284,6 +290,11 @@ class FlexibleFit:
             prepare,
             self.stopwatch,
         )
+
+    @property
+    def half_maps(self) -> tuple[DensityMap, ...]:
+        """The half maps, corrected, or none."""
+        return self._other_maps.halves
 
     @property
     def timestep(self) -> float:
@@ -367,6 +378,7 @@ class FlexibleFit:
         progress: Progress | bool | None = None,
         on_interrupt: Callable[[], None] | None = None,
         on_end: Callable[[], None] | None = None,
+        stop: Stop | None = None,
     ) -> FitResult:
         """Run the fit, or go on with one.
 
@@ -382,6 +394,8 @@ class FlexibleFit:
             Called when the first SIGINT or SIGTERM comes, before what is under way is finished.
         on_end : callable, optional
             Called when a second one comes, before it ends the process.
+        stop : StopRequest, optional
+            Of a program around the fit: what ends extensions, once the fit itself has come to its end.
 
         Raises
         ------
@@ -401,15 +415,21 @@ class FlexibleFit:
         with self.beside.ended_by_errors(), shown_progress(progress, stages) as told:
             result = self._run.run(folder, told, on_interrupt, on_end)
             with self.stopwatch.part("b_factors"):
-                halves = self._other_maps.halves or None
-                refined = self.solute, self.fit_map, self.protocol, halves, self.density.operators
+                refined = self.solute, self.fit_map, self.protocol, self.half_maps, self.density.operators
                 result = with_refined_atoms(result, *refined)
+            with nullcontext(stop) if stop else StopRequest(on_interrupt, on_end) as ends:
+                for extension in extensions():
+                    result = extension.after(self, result, folder, ends, told or (lambda *_: None))
             if folder is not None:
                 folder.save_times(self.stopwatch)
         # No files need be written of it; what is asked for yet is done here.
         if folder is None:
             self.beside.end()
         return result
+
+
+def _copies_of(symmetry: AssemblySymmetry | None) -> dict[str, Any]:
+    return {} if symmetry is None else {"operators": symmetry.operators}
 
 
 def _prepared(
@@ -439,12 +459,13 @@ def _adapted(
     fit_map: FitMap,
     cc: float,
     search: str | None,
-    solvent: str,
+    asked: Mapping[str, Any],
 ) -> Protocol:
     """Return the protocol for a model that starts with this correlation, checked against map and solvent."""
+    solvent = asked["solvent"]
     if not isinstance(protocol, Protocol):
         protocol = find_protocol(protocol, fit_map.resolution)
-    protocol = protocol.from_start(cc).finishing()
+    protocol = protocol_asked(protocol, asked).from_start(cc).finishing()
     if search is not None:
         protocol = replace(protocol, search=search)
     if solvent == "water":

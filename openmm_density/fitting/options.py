@@ -139,6 +139,7 @@ class RestraintOptions:
     planarity: Any
     restrain_to: Model | None
     dictionaries: Paths
+    asked: Mapping[str, Any]
 
     def planes(self, model: Model) -> PlaneSet:
         """Return the flat groups of a model, with σ by default where they are left to the force field."""

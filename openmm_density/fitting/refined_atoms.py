@@ -29,7 +29,7 @@ def with_refined_atoms(
     solute: Prepared,
     fit_map: FitMap,
     protocol: Protocol,
-    half_maps: Sequence[DensityMap] | None = None,
+    half_maps: Sequence[DensityMap] = (),
     operators: SymmetryOperators | None = None,
 ) -> FitResult:
     """Return the result of a fit with B factors and occupancies refined where its model is.
@@ -62,7 +62,7 @@ def with_refined_atoms(
             problems.append(f"Occupancies are not refined: {error}")
     if wants_b:
         try:
-            options = {"level": protocol.b_factors, "half_maps": half_maps, **placed}
+            options = {"level": protocol.b_factors, "half_maps": half_maps or None, **placed}
             refinement = BFactorRefinement(*where, occupancies=occupancies, **options)
             result = _with_b_factors(result, refinement.with_copies(operators).refine())
         except InputError as error:

@@ -64,6 +64,8 @@ class RunState:
         Spent stepping.
     rows : list of Row
         The log.
+    found : dict of str to object
+        What extensions noted, by their names: plain numbers, strings, lists and dicts.
     """
 
     positions: np.ndarray
@@ -92,6 +94,7 @@ class RunState:
     rolled_back: bool = False
     seconds: float = 0.0
     rows: list[Row] = field(default_factory=list)
+    found: dict[str, Any] = field(default_factory=dict)
 
     @property
     def strength_halvings(self) -> int:
@@ -114,4 +117,5 @@ class RunState:
             exchange=[*self.exchange],
             ligands=[*self.ligands],
             rows=[*self.rows],
+            found={**self.found},
         )

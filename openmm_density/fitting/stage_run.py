@@ -15,6 +15,7 @@ from ..stopwatch import Stopwatch
 from .checkpoints import RunFolder, Trajectory, cut_trajectory
 from .convergence import Plateau
 from .engine import Engine
+from .extension import extensions
 from .final_trials import FinalTrials
 from .fit_result import Progress, Row
 from .interrupts import StopRequest
@@ -122,6 +123,8 @@ class StageRun:
         running.update(state)
         self._finish_rows(state, wait=True)
         if ended:
+            for extension in extensions():
+                extension.after_stage(running, state, self._engine.systems.asked, watch.stop)
             state.ended.append(running.outcome(state, converged))
             state.stage, state.stage_step, state.plateau = state.stage + 1, 0, Plateau()
             # What blew up is over: the way there, or a search's strain, of which the next stage knows nothing.
@@ -210,6 +213,8 @@ class StageRun:
                     self._searches.make(
                         running, state, share, lambda doing: watch.say(state, doing), watch.stop
                     )
+            for extension in extensions():
+                extension.before_stage(running, state, self._engine.systems.asked, watch.stop)
 
     def _replicas(self, running: StageContext, state: RunState, careful: bool) -> ReplicaStage:
         """Return the replicas of a stage, at a state: where they can, those that were simulated up to it."""

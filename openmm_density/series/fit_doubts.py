@@ -76,5 +76,5 @@ def fit_doubts_in_words(doubts: Sequence[FitDoubt]) -> str | None:
     for kind in kinds:
         numbers = [*dict.fromkeys(str(each.frame) for each in doubts if each.kind == kind)]
         volumes = "volume" if len(numbers) == 1 else "volumes"
-        said.append(f"{KINDS[kind]} ({volumes} {listing(numbers, 12)})")
+        said.append(f"{KINDS.get(kind, kind)} ({volumes} {listing(numbers, 12)})")
     return f"{counted(len(doubts), 'doubt')} about single fits: {'; '.join(said)}."

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from openmm_density.cli.fit_arguments import defaults
-from openmm_density.cli.fit_options import FitOptions, exchanges
+from openmm_density.cli.fit_options import FitOptions
 from openmm_density.cli.fit_record import Findings, FitRecord
 from openmm_density.errors import InputError
 from openmm_density.fitting.half_maps import StrengthScan
@@ -52,13 +52,14 @@ def test_the_protocol_is_changed_as_it_is_asked_for(changes, steps, highest, res
 
 
 def test_replicas_exchange_where_the_protocol_says_so_and_else_are_an_ensemble():
-    protocol = options(protocol="exchange", replicas=5).course.changed_protocol(3.6)
-    assert protocol.replicas == 5 and exchanges(protocol)
-    alone = options().course.changed_protocol(3.6)
-    assert options(replicas=5).course.changed_protocol(3.6) == alone and not exchanges(alone)
+    protocol = options(protocol="exchange", replicas=5).changed_protocol()
+    assert protocol.replicas == 5 and any(stage.exchange for stage in protocol.stages)
+    alone = options().changed_protocol()
+    assert options(replicas=5).changed_protocol() == alone
+    assert not any(stage.exchange for stage in alone.stages)
     for too_few in (1, 0, -2):
         with pytest.raises(InputError, match="replicas must be 2 or more for an ensemble"):
-            options(replicas=too_few).course.changed_protocol(3.6)
+            options(replicas=too_few).changed_protocol()
 
 
 @pytest.mark.parametrize(

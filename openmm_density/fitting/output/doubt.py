@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...validation.stretches import Stretch
+from ..extension import extensions
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Doubt:
     Attributes
     ----------
     kind : str
-        What is doubted, see `KINDS`.
+        What is doubted, see `KINDS`, or the name of an extension.
     sentence : str
         What speaks against the fit, and what to do.
     places : tuple of Place
@@ -51,7 +52,7 @@ class Doubt:
     places: tuple[Place, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
+        if self.kind not in {*KINDS, *(extension.name for extension in extensions())}:
             raise ValueError(f"no kind of doubt is called {self.kind}")
 
 

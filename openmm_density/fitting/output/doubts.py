@@ -55,6 +55,7 @@ def doubts_about(
     scan: StrengthScan | None = None,
     findings: Sequence[Finding] = (),
     spellings: Mapping[str, str] = MappingProxyType({}),
+    of_extensions: Sequence[Doubt] = (),
 ) -> list[Doubt]:
     """Return a sentence, and where, for each sign that the fit, or a part of it, is not to be believed."""
     doubts = [
@@ -72,6 +73,7 @@ def doubts_about(
         *worse_doubts(summary["worse_geometry"]),
         *_unknown_ligand_doubts(summary),
         *_conformer_doubts(result),
+        *of_extensions,
         *_stretch_doubts(stretches, residues),
     ]
     return [replace(doubt, sentence=with_arguments(doubt.sentence, spellings)) for doubt in doubts]
@@ -99,10 +101,10 @@ def interruption(protocol: Protocol, result: FitResult) -> list[Doubt]:
 
 def _what_is_left(protocol: Protocol, result: FitResult) -> str:
     """Return a sentence on where a fit was interrupted."""
-    if result.search_interrupted:
+    if result.unfinished is not None:
         return (
-            "the search for an ensemble was interrupted: the fit of one model had come to its end, and is what these results "
-            "are; go on with the fit to have the ensemble, and whether the map asks for one."
+            f"{result.unfinished.what} was interrupted: the fit of one model had come to its end, and is what these results are; "
+            f"{result.unfinished.remedy}."
         )
     started, planned = result.stages, protocol.stages
     where = f"the fit was interrupted at step {result.steps} of {protocol.steps}"
@@ -223,7 +225,7 @@ def _new(key: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[
 
 def _why_worse(result: FitResult, scan: StrengthScan | None) -> str:
     """Return what made the geometry worse, and what to do about it."""
-    if result.interrupted and not result.search_interrupted:
+    if result.interrupted and result.unfinished is None:
         return "the fit was interrupted before it came to rest: go on with it"
     if result.amplitude_weight is not None:
         counted = (

@@ -16,7 +16,7 @@ from ...errors import InputError
 from ...models.structure_files import pdb_limit, prepared_header, write_cif, write_model_cif, write_pdb
 from ...wording import one_line
 from ..checkpoints import RunFolder, remove_leftovers
-from ..ensemble import EnsembleResult
+from ..extension import extensions
 from ..fit_result import FitResult, Written
 from ..flexible_fit import FlexibleFit
 from ..half_maps import StrengthScan
@@ -31,7 +31,6 @@ from ..refined_atoms import (
 )
 from .agreement import begin_reports, map_agreement
 from .assemblies import assembly_report, write_assembly_files
-from .ensembles import add_ensemble, write_ensemble
 from .pictures import Pictures
 from .results import AFTER_FILES, REPORT, UNFINISHED, check_unused, check_usable
 from .summary import kept_and_simulated, summarize, times_of, write_summary
@@ -125,7 +124,6 @@ class OutputFolder:
         scan: StrengthScan | None = None,
         stop: Stop | None = None,
         command: str | None = None,
-        ensemble: EnsembleResult | None = None,
         crystal: Callable[[], Crystal] | None = None,
     ) -> dict[str, Any]:
         """Write everything, and return the summary; the saved states of a fit that has come to its end are removed.
@@ -142,15 +140,14 @@ class OutputFolder:
             Where it comes, pictures are left out, those of an earlier fit too.
         command : str, optional
             What a user types to repeat the fit, for the summary.
-        ensemble : EnsembleResult, optional
-            What was searched for after the fit.
         crystal : callable, optional
             Called when the models are written: what measured amplitudes say of them.
         """
         fit.stopwatch.begin("writing")
         begin_reports(fit, result)
         (limit, left_out), simulated = self._write_models(result), result.as_simulated()
-        write_ensemble(self.path, result.prepared, ensemble)
+        for extension in extensions():
+            extension.write(self.path, fit, result)
         self._write_course(fit, result)
         with fit.stopwatch.part("scoring"):
             agreement = map_agreement(fit, result)
@@ -159,7 +156,6 @@ class OutputFolder:
             summary = kept_and_simulated(fit, result, simulated_agreement) | {"command": command}
             summary |= summarize(fit, result, agreement, model_path, map_path, scan, limit, self._spellings)
             summary |= {"left_out": left_out, "notes": [*summary["notes"], *left_out]}
-            add_ensemble(summary, ensemble, result.prepared)
             summary |= assembly_report(fit, result)
             write_table_one(self.path, fit, result, agreement, summary, crystal)
             write_assembly_files(self.path, fit.symmetry)

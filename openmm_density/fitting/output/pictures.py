@@ -142,7 +142,7 @@ def _view(result: FitResult, stage: str, agreement: MapAgreement) -> tuple[Any, 
     """Return what the overview shows of the model of a stage, with its poorest residues: the arguments of a `plots.View`."""
     positions = result.initial if stage == "initial" else result.final
     cc, rmsd = (getattr(result, f"{name}_{stage}") for name in ("cc", "ca_rmsd"))
-    early = result.interrupted and not result.search_interrupted
+    early = result.interrupted and result.unfinished is None
     after = f"interrupted at step {result.steps}" if early else "after"
     title = f"{'before' if stage == 'initial' else after}: CC {cc:.3f}"
     if rmsd is not None and agreement.matched is not None:

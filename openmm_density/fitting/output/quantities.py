@@ -32,8 +32,6 @@ UNITS = {
     **dict.fromkeys(("given", "spectrum_ends", "agrees_to"), "Å"),
     **dict.fromkeys(("angle_rmsd", "worst_angle", "largest_omega_change"), "°"),
     **dict.fromkeys(("chi_before", "chi_after"), "°"),
-    **dict.fromkeys(("rmsf", "band"), "Å"),
-    "strength_of_noise": "kJ/mol per fitted atom",
     "separation": "Å",
     "frequency": "1/Å",
     **dict.fromkeys(("strength", "final_strength", "chosen", "most"), "kJ/mol per fitted atom"),

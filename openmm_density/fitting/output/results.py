@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import InputError, as_argument
+from ..extension import extensions
 
 UNFINISHED = "unfinished"
 """The folder, in that of the results, of what a fit in progress needs to go on."""
@@ -31,8 +32,6 @@ FILES = (
     REPORT,
     TABLE_ONE,
 )
-ENSEMBLE = "ensemble.cif"
-"""Of a fit with replicas that share the map."""
 ASSEMBLY_FILES = ("assembly.cif", "assembly_expanded.cif")
 """Of a fit with symmetry: the unit with the operators of its copies, and all copies."""
 FITTED_REFERENCE = "fitted_reference.pdb"
@@ -106,11 +105,9 @@ def check_unused(path: Path) -> None:
             remedy=f"resume it by {as_argument('resume')} {path}, choose another folder, or pass "
             f"{as_argument('overwrite', True)}",
         )
-    present = [
-        name
-        for name in (*FILES, ENSEMBLE, FITTED_REFERENCE, *CIF_FILES, *AFTER_FILES, *ASSEMBLY_FILES)
-        if (path / name).exists()
-    ]
+    of_extensions = (name for extension in extensions() for name in extension.files)
+    names = (*FILES, FITTED_REFERENCE, *CIF_FILES, *AFTER_FILES, *ASSEMBLY_FILES, *of_extensions)
+    present = [name for name in names if (path / name).exists()]
     if present:
         raise InputError(
             f"it already holds {present[0]} of an earlier fit",

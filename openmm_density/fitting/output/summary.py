@@ -19,12 +19,13 @@ from ...chemistry.planes import find_planes, planarity_report
 from ...errors import with_arguments
 from ...plugins import installed_version, openmm_torch_versions
 from ...restraints import Violation, find_violations
-from ...stopwatch import PARTS, Stopwatch
+from ...stopwatch import Stopwatch, in_order
 from ...units import ANGSTROM_PER_NANOMETER
 from ...validation.density_level import density_level
 from ...validation.flatness import flat_ligands
 from ...validation.geometry import compare_geometry, geometry_report
 from ...validation.map_checks import MapChecks
+from ..extension import extensions
 from ..fit_result import FitResult
 from ..flexible_fit import FlexibleFit
 from ..half_maps import StrengthScan
@@ -72,19 +73,29 @@ def summarize(
         "versions": versions(),
         "half_maps": None if scan is None else scan.as_dict(),
     }
+    told = [extension.told(fit, result) for extension in extensions()]
+    for each in told:
+        summary |= each.figures
     notes = notes_on(fit, result, summary, agreement.residues, scan, pdb_limit)
+    notes += [note for each in told for note in each.notes]
     summary["notes"] = [with_arguments(note, spellings) for note in notes]
     findings = fit.map_checks.with_later(checks)
     doubtful = violated, agreement.stretches, agreement.residues, scan, findings
-    doubts = doubts_about(fit, result, summary, *doubtful, spellings)
+    of_extensions = [doubt for each in told for doubt in each.doubts]
+    doubts = doubts_about(fit, result, summary, *doubtful, spellings, of_extensions)
     summary |= _doubts(result, agreement, doubts)
     # What is long comes last.
     summary["worst_residues"] = [
         {"residue": row["residue"], "correlation": row["correlation_final"]}
         for _, row in poorest(agreement.residues, "final")[:MOST_WORST]
     ]
-    summary["residues"] = agreement.residues
-    summary["units"] = UNITS | (REFINED_UNITS if summary["b_factors"] or summary["occupancies"] else {})
+    columns = {name: values for each in told for name, values in each.residues.items()}
+    summary["residues"] = [
+        row | {name: values.get(row["residue"]) for name, values in columns.items()}
+        for row in agreement.residues
+    ]
+    units = UNITS | (REFINED_UNITS if summary["b_factors"] or summary["occupancies"] else {})
+    summary["units"] = units | {name: unit for each in extensions() for name, unit in each.units.items()}
     return summary
 
 
@@ -115,7 +126,7 @@ def times_of(stopwatch: Stopwatch, scan: StrengthScan | None = None) -> dict[str
     """Return what ``summary.json`` says of the time until now: ``wall_seconds``, ``seconds_by_part`` and ``seconds_within``."""
     parts = stopwatch.seconds_by_part
     if scan is not None:  # a stopwatch that did not count it is a script's
-        parts = {part: parts.get(part, scan.wall_seconds if part == "half_maps" else 0.0) for part in PARTS}
+        parts = in_order({"half_maps": scan.wall_seconds} | parts)
     parts = {part: round(spent, 3) for part, spent in parts.items() if spent}
     within = {name: round(spent, 3) for name, spent in stopwatch.seconds_within.items()}
     return {

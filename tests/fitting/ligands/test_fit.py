@@ -11,11 +11,11 @@ import pytest
 from openmm_density import DensityMap
 from openmm_density.distillation import LigandEnergy
 from openmm_density.errors import InputError
+from openmm_density.extensions.ensemble.replica_run import ReplicaRun
+from openmm_density.extensions.ensemble.replica_systems import Copies, ReplicaSystems
+from openmm_density.extensions.ensemble.saved_search import SearchState, load_search, save_search
 from openmm_density.fitting import FlexibleFit, find_protocol
 from openmm_density.fitting.checkpoints import RunFolder
-from openmm_density.fitting.ensemble.replica_run import ReplicaRun
-from openmm_density.fitting.ensemble.replica_systems import Copies, ReplicaSystems
-from openmm_density.fitting.ensemble.saved_search import SearchState, load_search, save_search
 from openmm_density.fitting.output.doubts import _unknown_ligand_doubts
 from openmm_density.fitting.output.summary import ligand_figures
 from openmm_density.fitting.protocols import Stage

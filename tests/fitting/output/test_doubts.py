@@ -11,6 +11,7 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from openmm_density.errors import with_arguments
+from openmm_density.fitting.extension import Unfinished
 from openmm_density.fitting.final_strength import LEAST
 from openmm_density.fitting.fit_map import FitMap
 from openmm_density.fitting.flexible_fit import FlexibleFit
@@ -173,13 +174,12 @@ def test_an_interrupted_fit_is_doubted_first_and_says_what_has_not_happened(stag
     )
     started = [dict(zip(("name", "steps", "strength", "converged"), stage)) for stage in stages]
     steps = sum(stage["steps"] for stage in started)
-    result = SimpleNamespace(
-        interrupted=True, search_interrupted=False, steps=steps, stages=started, strength=30.0
-    )
+    result = SimpleNamespace(interrupted=True, unfinished=None, steps=steps, stages=started, strength=30.0)
+    unfinished = Unfinished("the search for an ensemble", "go on with the fit")
     (doubt,) = doubts.interruption(protocol, result)
     assert doubt.sentence.startswith(f"the fit was interrupted {said}") and doubt.kind == "interrupted"
     assert doubts.interruption(protocol, SimpleNamespace(interrupted=False)) == []
-    (doubt,) = doubts.interruption(protocol, SimpleNamespace(interrupted=True, search_interrupted=True))
+    (doubt,) = doubts.interruption(protocol, SimpleNamespace(interrupted=True, unfinished=unfinished))
     assert doubt.sentence.startswith(
         "the search for an ensemble was interrupted: the fit of one model had come to its end"
     )
@@ -270,7 +270,7 @@ def fit_of(**changes):
         "final_search": None,
         "steps": 300,
         "interrupted": False,
-        "search_interrupted": False,
+        "unfinished": None,
         "simulated": None,
         "amplitude_weight": None,
     }

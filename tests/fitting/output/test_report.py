@@ -13,11 +13,11 @@ import pytest
 
 from openmm_density.cli import main
 from openmm_density.errors import InputError
-from openmm_density.fitting.ensemble.verdict import MainConformation, Verdict
+from openmm_density.extensions.ensemble.report import ensemble_section
+from openmm_density.extensions.ensemble.verdict import MainConformation, Verdict
 from openmm_density.fitting.half_maps import StrengthScan
 from openmm_density.fitting.output import OutputFolder
 from openmm_density.fitting.output.report import contents_of, fit_page, read_contents
-from openmm_density.fitting.output.report.ensemble import ensemble_section
 from openmm_density.html_report.blocks import Items, Plot, Table, Text
 
 

@@ -32,13 +32,13 @@ from ....html_report.structures import drawn_models
 from ....html_report.surfaces import surfaces_of
 from ....validation.named_residues import LocatedDoubt, ResidueFinder, doubts_in
 from ....wording import counted
+from ...extension import extensions
 from ..figures import crossing_in_words, figure_table
 from .assembly import assembly_card
 from .b_factors import b_factor_blocks
 from .contents import FitContents
 from .crystal import crystal_cards, crystal_section, crystal_verdict
 from .done import done_section
-from .ensemble import ensemble_section
 
 _STAGES = {"initial": "before", "final": "after", "reference": "reference"}
 
@@ -69,7 +69,7 @@ def fit_page(contents: FitContents) -> Page:
             *([] if (amplitudes := crystal_section(summary)) is None else [amplitudes]),
             _did_it_fit(contents, doubts),
             _can_it_be_trusted(contents, doubts, residues),
-            *([] if (many := ensemble_section(summary)) is None else [many]),
+            *(section for extension in extensions() for section in extension.sections(summary)),
             done_section(contents),
             _cite_and_repeat(summary),
         ],

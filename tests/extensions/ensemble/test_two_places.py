@@ -9,8 +9,8 @@ import pytest
 from openmm import app
 
 from openmm_density import DensityFit, DensityMap
-from openmm_density.fitting.ensemble.states import trace_of
-from openmm_density.fitting.ensemble.two_places import divisions, find_two_places, weak_domains
+from openmm_density.extensions.ensemble.states import trace_of
+from openmm_density.extensions.ensemble.two_places import divisions, find_two_places, weak_domains
 from openmm_density.models import read_model
 from openmm_density.models.superposition import superposition
 

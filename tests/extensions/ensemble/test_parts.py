@@ -9,14 +9,14 @@ import pytest
 
 from openmm_density import DensityFit, DensityMap, EnsembleFit
 from openmm_density.errors import InputError
-from openmm_density.fitting.ensemble.crossing import best_pair, moving_parts, shared_out
-from openmm_density.fitting.ensemble.free_data import Ensemble, FreeData, compare
-from openmm_density.fitting.ensemble.replica_run import ReplicaState
-from openmm_density.fitting.ensemble.residue_widths import _Widths, refined_b_factors
-from openmm_density.fitting.ensemble.saved_search import SearchState, load_search, save_search
-from openmm_density.fitting.ensemble.starts import candidates, soft_modes, starting_models
-from openmm_density.fitting.ensemble.states import Conformation, conformations, fluctuations, trace_of
-from openmm_density.fitting.ensemble.verdict import MainConformation, Verdict, n_conformations
+from openmm_density.extensions.ensemble.crossing import best_pair, moving_parts, shared_out
+from openmm_density.extensions.ensemble.free_data import Ensemble, FreeData, compare
+from openmm_density.extensions.ensemble.replica_run import ReplicaState
+from openmm_density.extensions.ensemble.residue_widths import _Widths, refined_b_factors
+from openmm_density.extensions.ensemble.saved_search import SearchState, load_search, save_search
+from openmm_density.extensions.ensemble.starts import candidates, soft_modes, starting_models
+from openmm_density.extensions.ensemble.states import Conformation, conformations, fluctuations, trace_of
+from openmm_density.extensions.ensemble.verdict import MainConformation, Verdict, n_conformations
 from openmm_density.maps.fourier import fourier_filtered
 from openmm_density.validation.correlation import cc_mask
 

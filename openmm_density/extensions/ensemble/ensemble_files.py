@@ -10,11 +10,11 @@ import gemmi
 import numpy as np
 from openmm import app
 
-from ..atomic_files import write_text
-from ..errors import InputError
-from .kept_files import atom_block
-from .structure_files import document_of_models
-from .written_structures import Header
+from ...atomic_files import write_text
+from ...errors import InputError
+from ...models.kept_files import atom_block
+from ...models.structure_files import document_of_models
+from ...models.written_structures import Header
 
 CATEGORY = "_openmm_density_replica."
 """The loop that tells of each model its weight and conformation."""

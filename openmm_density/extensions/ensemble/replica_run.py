@@ -12,13 +12,13 @@ from openmm import unit
 
 from ...energies.replica_weights import ROUNDS
 from ...errors import SimulationError
+from ...fitting.interrupts import Stop
+from ...fitting.ligands.watch import LOOK_INTERVAL
+from ...fitting.platforms import make_context, repeats_itself
+from ...fitting.protocols import Protocol, Stage
+from ...fitting.stability import is_blow_up
 from ...merging.displacements import closest_approach
 from ...units import ANGSTROM_PER_NANOMETER
-from ..interrupts import Stop
-from ..ligands.watch import LOOK_INTERVAL
-from ..platforms import make_context, repeats_itself
-from ..protocols import Protocol, Stage
-from ..stability import is_blow_up
 from .replica_systems import ReplicaSystem, ReplicaSystems
 
 BLOCK = 1000

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...atomic_files import replacing
 from ...errors import InputError
-from ..state_files import PLAIN, DamagedState, read_archive
+from ...fitting.state_files import PLAIN, DamagedState, read_archive
 from .replica_run import ReplicaState
 
 STATE, PREVIOUS = "ensemble.npz", "ensemble.previous.npz"

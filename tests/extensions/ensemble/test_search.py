@@ -9,15 +9,15 @@ import pytest
 
 from openmm_density import DensityMap
 from openmm_density.errors import InputError
+from openmm_density.extensions.ensemble import EnsembleSearch
+from openmm_density.extensions.ensemble.replica_run import BlownUp, ReplicaRun
+from openmm_density.extensions.ensemble.replica_systems import Copies, ReplicaSystems
+from openmm_density.extensions.ensemble.search import check_replicas
 from openmm_density.fitting import FlexibleFit, RunFolder
-from openmm_density.fitting.ensemble import EnsembleSearch
-from openmm_density.fitting.ensemble.replica_run import BlownUp, ReplicaRun
-from openmm_density.fitting.ensemble.replica_systems import Copies, ReplicaSystems
-from openmm_density.fitting.ensemble.search import check_replicas
 from openmm_density.fitting.protocols import Protocol, Stage
 
+from ...fitting.left_behind import kept_at
 from ...fragments import RESOLUTION, fragment
-from ..left_behind import kept_at
 
 RESIDUES = 8
 PROTOCOL = Protocol(

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from openmm_density.errors import InputError
-from openmm_density.models.ensemble_files import write_ensemble_cif
+from openmm_density.extensions.ensemble.ensemble_files import write_ensemble_cif
 
-from ..fragments import fragment
+from ...fragments import fragment
 
 
 def test_models_and_weights_are_read_again(tmp_path):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ....html_report.blocks import Block, Plot, Section, Table, Text
-from ....html_report.residue_plots import fluctuation_figure
-from ..ensembles import ensemble_in_words
+from ...html_report.blocks import Block, Plot, Section, Table, Text
+from ...html_report.residue_plots import fluctuation_figure
+from .output import ensemble_in_words
 
 
 def ensemble_section(summary: Mapping[str, Any]) -> Section | None:

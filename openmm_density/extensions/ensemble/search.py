@@ -12,14 +12,14 @@ import openmm
 from openmm import unit
 
 from ...errors import InputError
+from ...fitting.checkpoints import RunFolder
+from ...fitting.fit_result import FitResult
+from ...fitting.flexible_fit import FlexibleFit
+from ...fitting.interrupts import Stop
+from ...fitting.platforms import make_context
+from ...fitting.protocols import Stage
 from ...maps.density_map import DensityMap
 from ...units import positions_in_angstrom
-from ..checkpoints import RunFolder
-from ..fit_result import FitResult
-from ..flexible_fit import FlexibleFit
-from ..interrupts import Stop
-from ..platforms import make_context
-from ..protocols import Stage
 from .crossing import best_pair, shared_out
 from .free_data import HALF_MAPS, Ensemble, FreeData, compare
 from .replica_run import ReplicaRun, ReplicaState
@@ -110,8 +110,9 @@ class EnsembleSearch:
     result : FitResult
         Of that run.
     replicas : int
-    half_maps : sequence of DensityMap
+    half_maps : sequence of DensityMap, optional
         Two, as they were read, or none: the replicas are then fitted to the map without its finest shells, and judged by these.
+        By default those of the fit.
     steps : int, optional
         Of the search, which every replica makes; as many as the fit of one model by default.
 
@@ -126,13 +127,15 @@ class EnsembleSearch:
         fit: FlexibleFit,
         result: FitResult,
         replicas: int,
-        half_maps: Sequence[DensityMap] = (),
+        half_maps: Sequence[DensityMap] | None = None,
         steps: int | None = None,
     ) -> None:
         check_replicas(replicas, len(result.final))
         self._fit, self._result, self.replicas = fit, result, replicas
-        corrected = [fit.corrections.apply(each) for each in half_maps]
-        self.data = data = FreeData.of(fit.density_map, corrected, fit.fit_map.resolution)
+        halves = fit.half_maps
+        if half_maps is not None:
+            halves = [fit.corrections.apply(each) for each in half_maps]
+        self.data = data = FreeData.of(fit.density_map, halves, fit.fit_map.resolution)
         self._topology = result.prepared.topology
         self.strength_of_noise = self._strength_of_noise()
         full = result.final_strength or result.strength or _LEAST_STRENGTH

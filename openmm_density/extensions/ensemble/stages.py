@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..protocols import Stage
+from ...fitting.protocols import Stage
 
 RESTRAINTS = ("cis", "chirality", "ramachandran", "planarity", "ss")
 """What holds in all stages: chemistry and secondary structure, nothing that keeps a conformation."""

@@ -10,10 +10,10 @@ import pytest
 
 from openmm_density import DensityMap
 from openmm_density.errors import InputError
-from openmm_density.fitting.ensemble import search
+from openmm_density.extensions.ensemble import search
 
-from ..fragments import RESOLUTION, fragment
-from .commands import run
+from ...cli.commands import run
+from ...fragments import RESOLUTION, fragment
 
 STEPS = ("--steps", 40, "--protocol", "quick", "--place", "off", "--threads", 1, "--strength", 30)
 

@@ -9,18 +9,19 @@ from typing import Any
 import numpy as np
 
 from ...chemistry.residues import residue_label
-from ...models.ensemble_files import write_ensemble_cif
+from ...fitting.extension import Told
 from ...models.preparation import Prepared
 from ...models.structure_files import prepared_header
 from ...units import ANGSTROM_PER_NANOMETER
 from ...wording import counted, listing
-from ..ensemble import EnsembleResult
-from .results import ENSEMBLE
+from .ensemble_files import write_ensemble_cif
+from .search import EnsembleResult
+
+ENSEMBLE = "ensemble.cif"
 
 
-def write_ensemble(folder: Path, prepared: Prepared, ensemble: EnsembleResult | None) -> None:
+def write_ensemble(path: Path, prepared: Prepared, ensemble: EnsembleResult | None) -> None:
     """Write all replicas as models of one file, in the order of `ensemble_summary`; without any, remove an earlier one's."""
-    path = folder / ENSEMBLE
     if ensemble is None:
         path.unlink(missing_ok=True)
         return
@@ -43,10 +44,9 @@ def ensemble_summary(ensemble: EnsembleResult | None, prepared: Prepared) -> dic
     -------
     dict
         ``replicas``; ``weights`` in the order of the models of ``ensemble.cif``, by conformation and weight; ``conformations``,
-        each with its ``weight`` and the ``models`` that are it; ``verdict``, see
-        `openmm_density.fitting.ensemble.verdict.Verdict`; ``cc_single`` and ``cc_ensemble`` with the whole map; ``strength`` and
-        ``strength_of_noise``; ``unknown_ligands``, see `unknown_ligands`, and ``held_ligands``, see `held_ligands`; ``rmsf`` of
-        each residue in Å, with its ``residue``;
+        each with its ``weight`` and the ``models`` that are it; ``verdict``, see `Verdict`; ``cc_single`` and ``cc_ensemble``
+        with the whole map; ``strength`` and ``strength_of_noise``; ``unknown_ligands``, see `unknown_ligands`, and
+        ``held_ligands``, see `held_ligands`; ``rmsf`` of each residue in Å, with its ``residue``;
         ``course``, a row after each block of steps.
     """
     if ensemble is None:
@@ -111,25 +111,27 @@ def held_ligands(ensemble: EnsembleResult, order: Sequence[int]) -> list[dict[st
     return found
 
 
-def add_ensemble(summary: dict[str, Any], ensemble: EnsembleResult | None, prepared: Prepared) -> None:
-    """Add to a summary what it says of an ensemble (None where there is none), the ``rmsf`` of each residue, and a note."""
-    summary["ensemble"] = told = ensemble_summary(ensemble, prepared)
-    if told is None:
-        return
-    by_label = {each["residue"]: each["rmsf"] for each in told["rmsf"]}
-    for residue in summary["residues"]:
-        residue["rmsf"] = by_label.get(residue["residue"])
-    summary["notes"].append(ensemble_in_words(summary))
-    summary["notes"] += [
-        f"{each['residue']} has a shape that its potential does not know in {listing([f'model {k}' for k in each['models']])} of "
-        f"{ENSEMBLE}, where springs held it back: do not believe it there."
-        for each in told["unknown_ligands"]
+def ensemble_told(ensemble: EnsembleResult | None, prepared: Prepared) -> Told:
+    """Return what is said of an ensemble: its figures (None where there is none), the ``rmsf`` of each residue, and notes."""
+    figures = ensemble_summary(ensemble, prepared)
+    if figures is None:
+        return Told({"ensemble": None})
+    notes = [
+        ensemble_in_words({"ensemble": figures}),
+        *(
+            f"{each['residue']} has a shape that its potential does not know in "
+            f"{listing([f'model {k}' for k in each['models']])} of {ENSEMBLE}, where springs held it back: "
+            "do not believe it there."
+            for each in figures["unknown_ligands"]
+        ),
+        *(
+            f"{each['residue']} left what its potential knows in {counted(sum(map(bool, each['held_times'])), 'replica')} of the "
+            f"{len(each['held_times'])} of {ENSEMBLE}, where springs held it {counted(sum(each['held_times']), 'time')}."
+            for each in figures["held_ligands"]
+        ),
     ]
-    summary["notes"] += [
-        f"{each['residue']} left what its potential knows in {counted(sum(map(bool, each['held_times'])), 'replica')} of the "
-        f"{len(each['held_times'])} of {ENSEMBLE}, where springs held it {counted(sum(each['held_times']), 'time')}."
-        for each in told["held_ligands"]
-    ]
+    of_residues = {each["residue"]: each["rmsf"] for each in figures["rmsf"]}
+    return Told({"ensemble": figures}, {"rmsf": of_residues}, notes)
 
 
 def ensemble_in_words(summary: Mapping[str, Any]) -> str | None:

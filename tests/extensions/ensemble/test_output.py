@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from openmm_density.fitting.output import ensembles
-from openmm_density.fitting.output.ensembles import add_ensemble, held_ligands, unknown_ligands
+from openmm_density.extensions.ensemble import output as ensembles
+from openmm_density.extensions.ensemble.output import held_ligands, unknown_ligands
 
 
 class Doubting:
@@ -34,15 +34,15 @@ def test_models_with_a_ligand_that_is_not_known_are_named():
 
 def test_a_note_says_so(monkeypatch):
     told = {
-        "rmsf": [],
+        "rmsf": [{"residue": "A ALA 1", "rmsf": 0.5}],
         "unknown_ligands": [{"residue": "A LIG 1", "models": [2, 4]}],
         "held_ligands": [{"residue": "A LIG 1", "held_times": [0, 1, 0, 3]}],
     }
     monkeypatch.setattr(ensembles, "ensemble_summary", lambda *_: told)
     monkeypatch.setattr(ensembles, "ensemble_in_words", lambda _: "2 replicas.")
-    summary = {"residues": [], "notes": []}
-    add_ensemble(summary, object(), None)
-    assert summary["notes"] == [
+    found = ensembles.ensemble_told(object(), None)
+    assert found.figures == {"ensemble": told} and found.residues == {"rmsf": {"A ALA 1": 0.5}}
+    assert found.notes == [
         "2 replicas.",
         "A LIG 1 has a shape that its potential does not know in model 2, model 4 of ensemble.cif, where springs held it "
         "back: do not believe it there.",

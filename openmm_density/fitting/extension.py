@@ -1,0 +1,241 @@
+"""The one hook of a fit: `FitExtension`, and how those that are installed are found.
+
+An extension is a class with what it adds to a fit, and nothing that it does not need: each method does nothing by default, is
+called with objects of the core, and returns plain data, which the core puts in place. In the order of a fit:
+
+=================  ====================================================================================================
+``options``        declared once: the command line (``fit``, ``batch``), the keywords of `FlexibleFit`, ``command.json``
+                   and the reference of commands have them from here, and ``fit.asked`` has their values
+``files``          what it writes into the folder of a fit, so that no other fit overwrites it unasked
+``units``          of its figures in ``summary.json``
+``protocol``       the protocol as the options ask for it; what cannot be is refused here, before slow imports
+``forces``         what it adds to the Systems of the fit
+``before_stage``   called when a stage begins and
+``after_stage``    when it ends: what it notes by its name in ``RunState.found`` is saved, rolled back and resumed with the state
+``after``          called when the fit has come to its end: what it finds is kept by its name in ``FitResult.found``, which begins
+                   as what was noted in the state
+``write``          its files
+``told``           its figures of ``summary.json``, columns of the residues, notes and doubts
+``sections``       its sections of ``report.html``, from ``summary.json`` alone: ``report`` makes them again
+=================  ====================================================================================================
+
+It is registered by an entry point of the group ``openmm_density.extensions`` of any installed package; those of this one are in
+``openmm_density/extensions/entry_points.txt``. Their modules are imported where options are read, so what takes time is imported
+within the methods. No module of the core names an extension; without its entry point a fit runs as if it had never been there.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    import openmm
+
+    from ..html_report.blocks import Section
+    from ..models.preparation import Prepared
+    from .checkpoints import RunFolder
+    from .fit_result import FitResult, Progress
+    from .flexible_fit import FlexibleFit
+    from .interrupts import Stop
+    from .output.doubt import Doubt
+    from .protocols import Protocol
+    from .run_state import RunState
+    from .stage_context import StageContext
+
+GROUP = "openmm_density.extensions"
+OWN = Path(__file__).parents[1] / "extensions" / "entry_points.txt"
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option of a fit. Several extensions may declare the same one: it is there once, and its help says what each does.
+
+    Attributes
+    ----------
+    name : str
+        As Python has it, ``b_factors`` for ``--b-factors``.
+    help : str
+        What it does, for the command line.
+    kind : callable
+        Returns the value of a text: ``int``, ``float``, ``str``, or a function that raises `argparse.ArgumentTypeError`.
+    metavar : str, optional
+        What stands for its value in the help.
+    choices : tuple of str
+        All values, where only some are allowed.
+    default : object
+    group : str
+        The heading in the help.
+    not_with : tuple of str
+        Options of the core with which it cannot be used: "symmetry", "amplitudes".
+    """
+
+    name: str
+    help: str
+    kind: Callable[[str], Any] = str
+    metavar: str | None = None
+    choices: tuple[str, ...] | None = None
+    default: Any = None
+    group: str = "the protocol"
+    not_with: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Told:
+    """What an extension says of a fit that has ended.
+
+    Attributes
+    ----------
+    figures : mapping
+        Put into ``summary.json``: plain numbers, strings, lists and dicts by their names, also where there are none (None).
+    residues : mapping of str to mapping
+        Columns of the summary's residues: by their names, a value by the name of the residue.
+    notes : sequence of str
+        Sentences on what was done.
+    doubts : sequence of Doubt
+    """
+
+    figures: Mapping[str, Any] = field(default_factory=dict)
+    residues: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+    doubts: Sequence[Doubt] = ()
+
+
+class Unfinished(NamedTuple):
+    """What an extension was interrupted in, after the fit of one model had come to its end, and why to go on with it."""
+
+    what: str
+    remedy: str
+
+
+class FitExtension:
+    """What is added to a fit; see the module for when each is called."""
+
+    name = ""
+    options: tuple[Option, ...] = ()
+    files: tuple[str, ...] = ()
+    units: Mapping[str, str] = {}
+
+    def protocol(self, protocol: Protocol, asked: Mapping[str, Any]) -> Protocol:
+        """Return the protocol with what the options, by name, ask for.
+
+        Raises
+        ------
+        InputError
+            If they ask for what cannot be.
+        """
+        return protocol
+
+    def forces(self, prepared: Prepared, asked: Mapping[str, Any]) -> Sequence[openmm.Force]:
+        """Return forces, on all particles of the prepared model, that act beside force field and restraints."""
+        return ()
+
+    def before_stage(
+        self, running: StageContext, state: RunState, asked: Mapping[str, Any], stop: Stop
+    ) -> None:
+        """Do what comes before the first step of a stage, behind its searches, in the Context of the stage."""
+
+    def after_stage(
+        self, running: StageContext, state: RunState, asked: Mapping[str, Any], stop: Stop
+    ) -> None:
+        """Do what comes behind the last step of a stage, before the state is saved."""
+
+    def after(
+        self, fit: FlexibleFit, result: FitResult, folder: RunFolder | None, stop: Stop, progress: Progress
+    ) -> FitResult:
+        """Return the result of a fit that has come to its end with what is found yet: `FitResult.with_found`."""
+        return result
+
+    def write(self, folder: Path, fit: FlexibleFit, result: FitResult) -> None:
+        """Write `files` into the folder of a fit, and remove those of an earlier fit that there are none of now."""
+
+    def told(self, fit: FlexibleFit, result: FitResult) -> Told:
+        """Return what is said of the fit."""
+        return Told()
+
+    def sections(self, summary: Mapping[str, Any]) -> Sequence[Section]:
+        """Return the sections of the page of a fit with this summary."""
+        return ()
+
+
+@cache
+def extensions() -> tuple[FitExtension, ...]:
+    """Return the extensions that are installed: those of this package in their order, then others by name.
+
+    Raises
+    ------
+    ImportError
+        If one cannot be imported; the message names its entry point.
+    """
+    return tuple(_loaded(name, target) for name, target in entry_points(OWN, sys.path).items())
+
+
+def extension_options() -> list[Option]:
+    """Return the options of all extensions."""
+    found: dict[str, Option] = {}
+    for option in (option for extension in extensions() for option in extension.options):
+        same = found.get(option.name)
+        found[option.name] = option if same is None else replace(same, help=f"{same.help}; {option.help}")
+    return list(found.values())
+
+
+def shared_out(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return options with those of extensions, by default where not given, and the others alone, without "solvent"."""
+    defaults = {option.name: option.default for option in extension_options()}
+    others = {name: value for name, value in options.items() if name not in {*defaults, "solvent"}}
+    return {**defaults, **options}, others
+
+
+def protocol_asked(protocol: Protocol, asked: Mapping[str, Any]) -> Protocol:
+    """Return a protocol with what the options of extensions ask for."""
+    for extension in extensions():
+        protocol = extension.protocol(protocol, asked)
+    return protocol
+
+
+def entry_points(own: Path, folders: Iterable[str]) -> dict[str, str]:
+    """Return the entry points of a file, then those of packages in folders, which `importlib.metadata` would read too slowly.
+
+    Returns
+    -------
+    dict of str to str
+        As in ``package.module:Class``, by name.
+    """
+    found = dict(_declared(own))
+    others = {}
+    for folder in dict.fromkeys(folders):
+        for kind in ("dist-info", "egg-info"):
+            for path in Path(folder or ".").glob(f"*.{kind}/entry_points.txt"):
+                with suppress(
+                    OSError, UnicodeDecodeError
+                ):  # of a package that is just being removed, or none
+                    others |= dict(_declared(path))
+    return found | {name: others[name] for name in sorted(others.keys() - found.keys())}
+
+
+def _declared(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield name and object of each entry point of the group in a file."""
+    text = path.read_text(encoding="utf-8")
+    if f"[{GROUP}]" in text:
+        for line in text.partition(f"[{GROUP}]")[2].partition("\n[")[0].splitlines():
+            name, equals, target = line.partition("=")
+            if equals:
+                yield name.strip(), target.strip()
+
+
+def _loaded(name: str, target: str) -> FitExtension:
+    module, _, attribute = target.partition(":")
+    try:
+        extension = getattr(import_module(module), attribute)()
+    except (ImportError, AttributeError) as error:
+        raise ImportError(
+            f"the extension {name} of openmm-density ({target}) cannot be imported: {error}"
+        ) from error
+    extension.name = name
+    return extension

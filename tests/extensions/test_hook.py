@@ -1,0 +1,119 @@
+"""Extensions are found where their packages are installed, and a fit knows of no other."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+
+import pytest
+
+from openmm_density import DensityMap
+from openmm_density.fitting import extension
+
+from ..cli.commands import run
+from ..conftest import PROJECT
+from ..fragments import RESOLUTION, fragment
+
+PAGE = (PROJECT / "docs" / "guide" / "extensions.md").read_text(encoding="utf-8")
+SOURCE = re.search(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)[1]
+DECLARED = re.search(r"^```toml\n.*?\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)[1].replace('"', "")
+
+
+@pytest.fixture
+def alone(tmp_path, monkeypatch):
+    """Install the documented extension, without any of the package's own."""
+    (tmp_path / "none.txt").write_text("")
+    packages = tmp_path / "packages"
+    (packages / "compactness-1.0.dist-info").mkdir(parents=True)
+    (packages / "compactness.py").write_text(SOURCE)
+    (packages / "compactness-1.0.dist-info" / "entry_points.txt").write_text(
+        f"[{extension.GROUP}]\n{DECLARED}"
+    )
+    monkeypatch.syspath_prepend(packages)
+    monkeypatch.setattr(extension, "OWN", tmp_path / "none.txt")
+    extension.extensions.cache_clear()
+    yield tmp_path
+    extension.extensions.cache_clear()
+    sys.modules.pop("compactness", None)
+
+
+def test_the_documented_extension_takes_part_in_a_fit_without_the_packages_own(alone, capsys):
+    model = fragment(alone / "model.pdb", residues=8)
+    DensityMap.simulate(model.topology, model.positions, RESOLUTION, 1.25, margin=14.0).write(
+        alone / "map.mrc"
+    )
+    command = (
+        "fit",
+        alone / "model.pdb",
+        alone / "map.mrc",
+        "--resolution",
+        RESOLUTION,
+        "--protocol",
+        "quick",
+    )
+    command = (
+        *command,
+        "--steps",
+        40,
+        "--place",
+        "off",
+        "--threads",
+        1,
+        "--strength",
+        1,
+        "--output",
+        alone / "run",
+    )
+    assert run(*command, "--compact", -1) == 2
+    assert "--compact must be 0 or more, found -1" in capsys.readouterr().err
+    assert run(*command, "--replicas", 2) == 2
+    assert not (alone / "run").exists()
+    assert run(*command, "--compact", 500) == 0
+    summary = json.loads((alone / "run" / "summary.json").read_text())
+    before, after = summary["radius_of_gyration"]
+    assert summary["radius_after_stages"][-1][1] < before - 0.05
+    assert summary["units"]["radius_of_gyration"] == "Å"
+    names = [stage["name"] for stage in summary["stages"]]
+    assert [name for name, _ in summary["radius_after_stages"]] == names and len(names) > 1
+    assert f"Radius of gyration: {before:.2f} Å before, {after:.2f} Å after." in summary["notes"]
+    assert "--compact 500" in summary["command"] and "ensemble" not in summary
+    assert "How compact is it?" in (alone / "run" / "report.html").read_text()
+
+
+def test_entry_points_are_read_from_installed_packages_behind_the_own(tmp_path):
+    own = tmp_path / "own.txt"
+    own.write_text(f"[{extension.GROUP}]\nsecond = a.b:C\nfirst = a.d:E\n\n[other]\nthird = f:G\n")
+    for package, text in {
+        "y-2.dist-info": f"[console_scripts]\nx = y:z\n[{extension.GROUP}]\nlast = y.z:Z\nfirst = not:Own\n",
+        "x-1.egg-info": f"[{extension.GROUP}]\nearlier=x:X\n",
+        "z-3.dist-info": "[console_scripts]\nz = z:z\n",
+    }.items():
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "entry_points.txt").write_text(text)
+    (tmp_path / "damaged-1.dist-info").mkdir()
+    (tmp_path / "damaged-1.dist-info" / "entry_points.txt").write_bytes(b"\xff\xfe")
+    found = extension.entry_points(own, [str(tmp_path), str(tmp_path), str(tmp_path / "nowhere")])
+    assert list(found.items()) == [
+        ("second", "a.b:C"),
+        ("first", "a.d:E"),
+        ("earlier", "x:X"),
+        ("last", "y.z:Z"),
+    ]
+
+
+def test_one_that_cannot_be_imported_is_named():
+    with pytest.raises(ImportError, match=r"the extension broken of openmm-density \(no_such_module:A\)"):
+        extension._loaded("broken", "no_such_module:A")
+
+
+def test_every_extension_of_the_package_is_in_its_entry_points():
+    declared = extension.entry_points(extension.OWN, [])
+    rooms = {path.parent.name for path in extension.OWN.parent.glob("*/__init__.py")}
+    assert declared.keys() == rooms
+    assert all(target.startswith(f"openmm_density.extensions.{name}") for name, target in declared.items())
+
+
+def test_an_option_that_two_extensions_declare_is_there_once():
+    (replicas,) = (option for option in extension.extension_options() if option.name == "replicas")
+    assert "shares the map, after one model; with --protocol exchange, copies that exchange" in replicas.help
