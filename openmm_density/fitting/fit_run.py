@@ -282,7 +282,7 @@ class FitRun:
                 geometry_report(topology, positions[: topology.getNumAtoms()])
                 for positions in (result.initial, result.final)
             ]
-            noise = self._measurements.cc_noise(result.initial)
+            noise = self._measurements.cc_noise(result.initial, result.cc_initial)
         because = why_not_better(result.cc_initial, result.cc_final, *geometry, noise)
         if because is None:
             return result

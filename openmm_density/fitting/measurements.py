@@ -152,9 +152,9 @@ class Measurements:
     def _cc_mask(self, correlation: MapCorrelation, in_input: np.ndarray) -> Pending[float]:
         return self._beside.begin(MapCorrelation.cc_mask, self._beside.shared(correlation), in_input)
 
-    def cc_noise(self, positions: np.ndarray) -> float:
-        """Return the standard error of the correlation of the model at positions in Å."""
-        return self._correlation.standard_error(self._prepared.input_positions(positions))
+    def cc_noise(self, positions: np.ndarray, cc: float) -> float:
+        """Return the standard error of a correlation that the model has at positions in Å."""
+        return self._correlation.standard_error(self._prepared.input_positions(positions), cc)
 
     def cc_reference(self) -> float | None:
         """Return the correlation of the reference with the map, if there is one."""

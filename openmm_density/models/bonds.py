@@ -25,8 +25,8 @@ METAL_BOND_SLACK = 0.60
 BACKBONE_BONDS = (("C", "N"), ("O3'", "P"))
 """Names of the atoms that join a residue to the one behind it in its polymer."""
 
-NEAR = 3.2
-"""Å: no bond is longer."""
+NEAR, LONGEST_OF_STANDARD = 3.2, 2.4
+"""Å: no bond is longer; between residues of proteins, DNA and RNA none is longer than two sulphurs and the slack."""
 # Twenty copies of a structure on one another have 300.
 MOST_NEIGHBOURS = 500
 
@@ -129,8 +129,7 @@ def add_bonds(
         add(i, j)
     for i, j in _disulphides(topology, positions):
         add(i, j)
-    near = list(_near_as_bonds(topology, positions))
-    of_standard = set(_near_of_standard(topology, positions)) - {tuple(sorted(pair)) for pair in bonded}
+    near, odd = _near_as_bonds(topology, positions), _is_odd(topology)
     for i, j in near:
         if atoms[i].residue is atoms[j].residue or is_metal(atoms[i]) or is_metal(atoms[j]):
             add(i, j)
@@ -142,15 +141,15 @@ def add_bonds(
     unexplained = []
     # Those that look most like bonds take the valences.
     for i, j in sorted(
-        (pair for pair in [*near, *of_standard] if frozenset(pair) not in bonded),
+        (pair for pair in near if frozenset(pair) not in bonded),
         key=lambda pair: _excess(atoms, positions, *pair),
     ):
         if _continues_backbone(atoms[i], atoms[j]) or chemistry.explains(i, j):
             add(i, j)
             neighbours[i].add(j)
             neighbours[j].add(i)
-        elif (i, j) not in of_standard:
-            unexplained.append((min(i, j), max(i, j)))
+        elif odd[i] or odd[j]:
+            unexplained.append((i, j))
     model.short_contacts = tuple(sorted(unexplained))
 
 
@@ -243,68 +242,46 @@ def _check_crowding(model: Model) -> None:
         )
 
 
-def _near_as_bonds(topology: app.Topology, positions: np.ndarray) -> Iterable[tuple[int, int]]:
-    """Yield the pairs in and around the residues that are not standard that are as near as bonds.
+def _near_as_bonds(topology: app.Topology, positions: np.ndarray) -> list[tuple[int, int]]:
+    """Return the pairs as near as bonds: in and around residues that are not standard, and of different standard ones.
 
     Inside residues and with metals these are bonds; between residues, whether they are is for chemistry to tell.
     """
-    standard = standard_residue_names()
+    odd = _is_odd(topology)
     atoms = list(topology.atoms())
-    nonstandard = np.array([atom.residue.name not in standard for atom in atoms])
-    if not nonstandard.any():
-        return
-    own = np.flatnonzero(nonstandard)
-    tree = cKDTree(positions)
-    for i, near in zip(own, tree.query_ball_point(positions[own], NEAR)):
-        for j in near:
-            if j == i or (nonstandard[j] and j < i):
-                continue
-            a, b = atoms[i], atoms[j]
-            distance = float(np.linalg.norm(positions[i] - positions[j]))
-            if distance < 0.5 or (is_hydrogen(a) and is_hydrogen(b)):
-                continue
-            radii = covalent_radius(a) + covalent_radius(b)
-            same = a.residue is b.residue
-            if is_metal(a) or is_metal(b):
-                metal, other = (a, b) if is_metal(a) else (b, a)
-                limit = radii + METAL_BOND_SLACK
-                # Alkali and alkaline-earth ions sit among their neighbours by charge, not by bonds.
-                ionic = len(metal.residue) == 1 and _is_ionic(metal)
-                joined = same or (
-                    not ionic and other.element is not None and other.element.symbol in COORDINATING
-                )
-            else:
-                limit = radii + (LIGAND_BOND_SLACK if same else LINK_SLACK)
-                joined = same or not (
-                    is_hydrogen(a) or is_hydrogen(b) or "HOH" in (a.residue.name, b.residue.name)
-                )
-                if not same and (len(a.residue) == 1 or len(b.residue) == 1):
-                    joined = False
-            if joined and distance < limit:
-                yield int(i), int(j)
+    hydrogen = np.array([is_hydrogen(atom) for atom in atoms], dtype=bool)
+    chosen = np.flatnonzero(odd | ~hydrogen)
+    pairs = cKDTree(positions[chosen]).query_pairs(
+        NEAR if odd.any() else LONGEST_OF_STANDARD, output_type="ndarray"
+    )
+    i, j = np.sort(chosen[pairs], axis=1).T
+    residue = np.array([atom.residue.index for atom in atoms])
+    size = np.array([len(each) for each in topology.residues()])[residue]
+    metal = np.array([is_metal(atom) for atom in atoms], dtype=bool)
+    # Alkali and alkaline-earth ions sit among their neighbours by charge, not by bonds.
+    ionic = np.array([is_metal(atom) and _is_ionic(atom) for atom in atoms], dtype=bool) & (size == 1)
+    coordinates = np.array(
+        [atom.element is not None and atom.element.symbol in COORDINATING for atom in atoms]
+    )
+    water = np.array([atom.residue.name == "HOH" for atom in atoms], dtype=bool)
+    same, of_metal, around = residue[i] == residue[j], metal[i] | metal[j], odd[i] | odd[j]
+    centre, other = np.where(metal[i], (i, j), (j, i))
+    joined = np.where(
+        of_metal, ~ionic[centre] & coordinates[other], ~(hydrogen[i] | hydrogen[j] | water[i] | water[j])
+    )
+    joined &= of_metal | ((size[i] > 1) & (size[j] > 1))
+    joined = np.where(around, same | joined, ~same & (size[i] > 3) & (size[j] > 3))
+    slack = np.where(of_metal, METAL_BOND_SLACK, np.where(same, LIGAND_BOND_SLACK, LINK_SLACK))
+    radii = np.array([covalent_radius(atom) for atom in atoms], dtype=np.float64)
+    lengths = np.linalg.norm(positions[i] - positions[j], axis=1)
+    near = joined & (lengths >= 0.5) & (lengths < radii[i] + radii[j] + slack) & ~(hydrogen[i] & hydrogen[j])
+    return list(zip(i[near].tolist(), j[near].tolist()))
 
 
-def _near_of_standard(topology: app.Topology, positions: np.ndarray) -> Iterable[tuple[int, int]]:
-    """Yield the pairs of heavy atoms of different standard residues that are as near as bonds; chemistry tells which are."""
+def _is_odd(topology: app.Topology) -> np.ndarray:
+    """Return which atoms are of residues that are not standard."""
     standard = standard_residue_names()
-    chosen = [
-        atom
-        for residue in topology.residues()
-        if residue.name in standard and len(residue) > 3
-        for atom in residue.atoms()
-        if not is_hydrogen(atom)
-    ]
-    if not chosen:
-        return
-    index = np.array([atom.index for atom in chosen])
-    residues = np.array([atom.residue.index for atom in chosen])
-    radii = np.array([covalent_radius(atom) for atom in chosen])
-    longest = 2 * radii.max() + LINK_SLACK
-    pairs = cKDTree(positions[index]).query_pairs(longest, output_type="ndarray")
-    pairs = pairs[residues[pairs[:, 0]] != residues[pairs[:, 1]]]
-    lengths = np.linalg.norm(positions[index[pairs[:, 0]]] - positions[index[pairs[:, 1]]], axis=1)
-    near = (lengths > 0.5) & (lengths < radii[pairs].sum(axis=1) + LINK_SLACK)
-    yield from map(tuple, np.sort(index[pairs[near]], axis=1).tolist())
+    return np.array([atom.residue.name not in standard for atom in topology.atoms()], dtype=bool)
 
 
 def _is_ionic(metal: app.topology.Atom) -> bool:

@@ -98,7 +98,7 @@ class MapCorrelation:
         return self._overall(positions, self._densities(positions))
 
     @takes_units("positions")
-    def standard_error(self, positions: Any) -> float:
+    def standard_error(self, positions: Any, cc: float | None = None) -> float:
         """Return the standard error of `cc_mask`: (1 - CC²)/√n of n independent values.
 
         A map cut at resolution d has 4π/3 d⁻³ of these in each Å³ of the mask, one for each Fourier coefficient.
@@ -107,6 +107,8 @@ class MapCorrelation:
         ----------
         positions : Quantity or array_like, shape (N, 3)
             Cartesian positions in Å.
+        cc : float, optional
+            What `cc_mask` found there, where that is known.
 
         Returns
         -------
@@ -114,10 +116,17 @@ class MapCorrelation:
             1 at most.
         """
         positions = positions_in_angstrom(positions)
-        densities = self._densities(positions)
-        volume = self._mask(positions, densities).sum() * abs(np.linalg.det(self.density_map.matrix))
-        count = 4 * np.pi / 3 * volume / self._model.resolution**3
-        return float((1 - self._overall(positions, densities) ** 2) / np.sqrt(max(count, 1.0)))
+        cc = self.cc_mask(positions) if cc is None else cc
+        mask = self.density_map.mask_around(positions[self._heavy], MASK_RADIUS)
+        count = (
+            4
+            * np.pi
+            / 3
+            * mask.sum()
+            * abs(np.linalg.det(self.density_map.matrix))
+            / self._model.resolution**3
+        )
+        return float((1 - cc**2) / np.sqrt(max(count, 1.0)))
 
     @takes_units("positions")
     def residue_correlations(self, positions: Any) -> np.ndarray:

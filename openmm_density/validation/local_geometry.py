@@ -63,7 +63,7 @@ class Worse(NamedTuple):
     Attributes
     ----------
     kind : str
-        "bond", "angle", "centre", "plane", "metal", "contact" or "apart".
+        "bond", "angle", "centre", "plane", "metal", "contact" or "apart"; of written files "element".
     atoms : tuple of str
         As in ``A HIS 57B CA``; with its label, that of an alternate conformer: ``A HIS 57B CA.B``.
     before : float or None

@@ -209,6 +209,17 @@ def test_side_chains_of_standard_residues_are_bonded_by_distance(
     near = {"NZ": {"HZ1", "HZ2", "HZ3"}, "SG": {"HG"}, "OG1": {"HG1"}}[case[2]]
     assert len(near & {atom.name for atom in first.atoms()}) == (1 if case[2] == "NZ" else 0)
     assert frozenset(prepared.prepared_index[[a.index for a in bond]].tolist()) in harmonic_bonds(prepared)
+    if case[2] == "NZ":  # with the terms and charges of a peptide
+        assert prepared.report.links == []
+        charges = charges_of(prepared)
+        amine = {atom.name: charges[atom.index] for atom in first.atoms() if atom.name in {"NZ"} | near}
+        assert sorted(amine.values()) == pytest.approx([-0.4157, 0.2719])
+
+
+def charges_of(prepared: Prepared) -> list[float]:
+    """Return the charges of a System's particles."""
+    (force,) = (f for f in prepared.system().getForces() if isinstance(f, openmm.NonbondedForce))
+    return [force.getParticleParameters(k)[0]._value for k in range(force.getNumParticles())]
 
 
 @pytest.mark.parametrize(

@@ -39,8 +39,8 @@ from .heavy_atoms import add_missing_heavy_atoms
 from .hydrogens import add_hydrogens, find_variants, keep_input_hydrogens, remove_replaced_hydrogens
 from .ligand_residues import LigandOptions, Parameters, complete_ligands, ligand_parameters, parametrise
 from .ligand_terms import mended_ends
-from .prepared import Described, PreparationReport, Prepared
-from .templates import add_templates
+from .prepared import Described, PreparationReport, Prepared, bonded_atoms
+from .templates import add_templates, is_amide_bond
 from .work_residues import (
     Link,
     WorkResidue,
@@ -246,11 +246,11 @@ def _held_links(
 ) -> list[tuple[int, int]]:
     """Return the bonds between residues that the force field may not know."""
     unknown = {int(index) for atoms in rigid for index in atoms}
-    held = list(coordination)
+    held, bonded = list(coordination), bonded_atoms(topology)
     for a, b in topology.bonds():
         if a.residue is b.residue:
             continue
-        ordinary = is_backbone_bond(a, b) or a.name == b.name == "SG"
+        ordinary = is_backbone_bond(a, b) or a.name == b.name == "SG" or is_amide_bond(a, b, bonded)
         if not ordinary or {a.index, b.index} & unknown:
             held.append((a.index, b.index))
     return held

@@ -20,6 +20,9 @@ from ..ligand_potentials import AtomType, define_types, sphere_of_element
 from .prepared import PreparationReport, bonded_atoms
 from .work_residues import WorkResidue
 
+_ACIDS = {"ASP": ("ASH", "CG"), "GLU": ("GLH", "CD")}
+"""The protonated form of acidic side chains, and the carbon of their acyl group."""
+
 
 def add_templates(
     forcefield: app.ForceField,
@@ -197,14 +200,19 @@ def _adapted_parameters(
         if any(other.residue is not residue for other in bonded[atom.index])
     }
     protein, variant = residue.name, {"HIS": ("HID", "HIE", "HIP"), "CYS": ("CYX", "CYM"), "LYS": ("LYN",)}
-    stems = [protein, *variant.get(protein, ()), *{"ASP": ("ASH",), "GLU": ("GLH",)}.get(protein, ())]
+    stems, charged = [protein, *variant.get(protein, ())], frozenset[str]()
+    if protein in _ACIDS:
+        acid, carbon = _ACIDS[protein]
+        stems.append(acid)
+        # An amide or an ester has no charge.
+        charged = {protein, *(end + protein for end in "CN")} if carbon in bound else charged
     names = {atom.name for atom in residue.atoms()}
     ends = ["C", "N", ""] if "OXT" in names else ["", "N", "C"]
     if {"H2", "H3"} & names:
         ends = ["N", "", "C"]
     candidates = [end + stem for stem in stems for end in ends]
     candidates += [protein + end for end in ("5", "3")]
-    best: tuple[int, list[tuple[str, float]]] | None = None
+    best: tuple[tuple[bool, int], list[tuple[str, float]]] | None = None
     for candidate in candidates:
         template = known.get(candidate)
         if template is None:
@@ -225,9 +233,56 @@ def _adapted_parameters(
         if "OP3" in names - set(by_name):
             _add_phosphate_oxygen(by_name, charges)
         parameters = [(by_name[atom.name].type, charges[atom.name]) for atom in residue.atoms()]
-        if best is None or len(missing) < best[0]:
-            best = (len(missing), parameters)
+        if best is None or (candidate in charged, len(missing)) < best[0]:
+            best = (candidate in charged, len(missing)), parameters
+    if best is not None:
+        _make_amides(best[1], residue, bonded, known.get("ALA"))
     return None if best is None else best[1]
+
+
+def is_amide_bond(
+    a: app.topology.Atom, b: app.topology.Atom, bonded: Mapping[int, Sequence[app.topology.Atom]]
+) -> bool:
+    """Return whether a bond joins nitrogen to the carbon of an acyl group, in either order."""
+    nitrogen, carbon = (a, b) if a.element is app.element.nitrogen else (b, a)
+    return (
+        nitrogen.element is app.element.nitrogen
+        and carbon.element is app.element.carbon
+        and any(
+            each.element is app.element.oxygen and len(bonded[each.index]) == 1
+            for each in bonded[carbon.index]
+        )
+    )
+
+
+def _make_amides(
+    parameters: list[tuple[str, float]],
+    residue: app.topology.Residue,
+    bonded: Mapping[int, Sequence[app.topology.Atom]],
+    peptide: Any,
+) -> None:
+    """Give a side chain's amine that is bound to an acyl group the peptide's types and charges, its carbon the charge left."""
+    place = {atom.index: k for k, atom in enumerate(residue.atoms())}
+    known = {} if peptide is None else {atom.name: atom for atom in peptide.atoms}
+    for amine in residue.atoms() if {"N", "H", "CA", "HA"} <= known.keys() else ():
+        near = bonded[amine.index]
+        own = sorted((each for each in near if each.index in place), key=is_hydrogen)
+        amide = any(each.index not in place and is_amide_bond(amine, each, bonded) for each in near)
+        if amine.name == "N" or not amide or [is_hydrogen(each) for each in own] != [False, True]:
+            continue
+        nitrogen, carbon, hydrogen = (place[each.index] for each in (amine, *own))
+        left = parameters[nitrogen][1] + parameters[hydrogen][1]
+        if left > 0:  # of an ammonium ion
+            left -= 1
+        new = {nitrogen: "N", hydrogen: "H", carbon: "CA"}
+        new |= {place[each.index]: "HA" for each in bonded[own[0].index] if is_hydrogen(each)}
+        for k, name in new.items():
+            charge = parameters[k][1]
+            if name in ("N", "H"):
+                charge = float(known[name].parameters.get("charge", 0.0))
+                left -= charge
+            parameters[k] = known[name].type, charge
+        parameters[carbon] = parameters[carbon][0], parameters[carbon][1] + left
 
 
 def _name_of(template: Any, atom: Any) -> str:
