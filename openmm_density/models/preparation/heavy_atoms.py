@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Sequence, Set
+from copy import copy
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -41,14 +43,8 @@ def add_missing_heavy_atoms(
 ) -> None:
     """Build the heavy atoms that residues lack, with the right handedness at Cβ, and report them."""
     topology, _ = topology_of(residues, links)
-    # PDBFixer reads files only: it gets a stand-in, then the model.
-    fixer = PDBFixer(
-        pdbfile=io.StringIO(
-            "ATOM      1  CA  GLY A   1       0.000   0.000   0.000  1.00  0.00           C\nEND\n"
-        ),
-        platform=platform,
-    )
-    fixer.topology, fixer.positions = topology, positions_of(residues)
+    fixer = copy(_fixer())
+    fixer.platform, fixer.topology, fixer.positions = platform, topology, positions_of(residues)
     fixer.missingResidues = {}
     fixer.findMissingAtoms()
     phosphates = list(add_phosphates(residues))
@@ -79,6 +75,13 @@ def add_missing_heavy_atoms(
                 _correct_built_chirality(work, fixer.templates[work.name])
     _add_terminal_oxygens([residues[k] for k in open_ends], report)
     _mend_terminal_oxygens(residues, report)
+
+
+@cache
+def _fixer() -> PDBFixer:
+    """Return a PDBFixer of a stand-in, as it reads files only, with its templates, for which it reads a file each."""
+    stand_in = "ATOM      1  CA  GLY A   1       0.000   0.000   0.000  1.00  0.00           C\nEND\n"
+    return PDBFixer(pdbfile=io.StringIO(stand_in))
 
 
 def _not_replaced(
