@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from .table_checks import check_scale
+
 
 def with_derivative(value: Tensor, gradient: Tensor, positions: Tensor) -> Tensor:
     """Return a value that autograd differentiates to the gradient that came with it; callable from TorchScript.
@@ -34,4 +36,5 @@ def with_derivative(value: Tensor, gradient: Tensor, positions: Tensor) -> Tenso
 
 def scaled(gradient: Tensor, scale: Tensor | None) -> Tensor:
     """Return the gradient times the factor that an operator was given, in place; without one, as it is."""
+    check_scale(scale)
     return gradient if scale is None else gradient.mul_(scale.reshape(()))

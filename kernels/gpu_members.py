@@ -10,6 +10,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from .table_checks import check_scale
+
 _ATOMS = 128
 _ENERGIES = 1024
 
@@ -41,6 +43,7 @@ def add_to_atoms(
     energy : Tensor, shape (), float64
         Is written.
     """
+    check_scale(scale)
     n_atoms = gradient.shape[0]
     _atoms_kernel[(1 + triton.cdiv(n_atoms, _ATOMS),)](
         member_gradient,

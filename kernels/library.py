@@ -101,18 +101,19 @@ def _serve_reference(folder: str) -> None:
     """Register the PyTorch implementations of a folder's operators for CPU tensors, once."""
     with _lock:
         for name, reference in _references.pop(folder, {}).items():
-            LIBRARY.impl(name, _in_own_thread(reference), "CPU")
+            LIBRARY.impl(name, in_own_thread(reference), "CPU")
 
 
-def _in_own_thread(reference: Callable[..., Any]) -> Callable[..., Any]:
+def in_own_thread(reference: Callable[..., Any]) -> Callable[..., Any]:
     """Return a reference that can differentiate: below the dispatcher, this thread records nothing for autograd."""
 
-    def run(*arguments: Any) -> Any:
-        with torch.no_grad():  # but for what it enables gradients for
+    def run(stream: torch.cuda.Stream | None, *arguments: Any) -> Any:
+        with torch.no_grad(), torch.cuda.stream(stream):  # but for what it enables gradients for
             return reference(*arguments)
 
     def call(*arguments: Any) -> Any:
+        on_gpu = any(isinstance(each, torch.Tensor) and each.is_cuda for each in arguments)
         with ThreadPoolExecutor(1) as pool:
-            return pool.submit(run, *arguments).result()
+            return pool.submit(run, torch.cuda.current_stream() if on_gpu else None, *arguments).result()
 
     return call

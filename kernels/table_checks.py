@@ -55,6 +55,12 @@ def check_positions(operator: str, positions: Tensor) -> None:
         )
 
 
+def check_scale(scale: Tensor | None) -> None:
+    """Check the factor that an operator's gradient is multiplied with."""
+    if scale is not None and (scale.numel() != 1 or scale.dtype != torch.float64):
+        raise ValueError(f"scale must be one number in float64, not {scale.numel()} in {scale.dtype}")
+
+
 def rises(offsets: Tensor, total: int, smallest_step: int = 0) -> bool:
     """Return whether offsets go from 0 to a total, in steps of so much or more."""
     begins_and_ends = offsets.numel() > 0 and offsets[0] == 0 and offsets[-1] == total

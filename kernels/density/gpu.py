@@ -25,6 +25,7 @@ import triton
 from torch import Tensor
 
 from .. import tuning
+from ..table_checks import check_scale
 from . import gpu_atoms, gpu_gather, gpu_measures, gpu_splat, gpu_tiles, measures
 from .gpu_geometry import GEOMETRY_SLOTS, INVERSE_SLOTS
 from .gpu_tiles import SCAN_BLOCK, TILE, TILE_X, TILE_Y, TILE_Z
@@ -402,6 +403,7 @@ def density_similarity(
         )
     if measure in measures.DIVIDED_BY_WEIGHT and not total_weight > 0:
         raise ValueError(f"the total weight must be positive, not {total_weight}")
+    check_scale(scale)
     model = _Model(
         positions,
         atoms.contiguous(),

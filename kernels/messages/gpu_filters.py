@@ -1,4 +1,4 @@
-"""Of an atom's near neighbours, as `gpu_near` leaves them: what is gathered, and filters with their derivatives, in Triton."""
+"""Of an atom's near neighbours, as `gpu_network` leaves them: what is gathered, and filters with their derivatives, in Triton."""
 
 # No annotations from __future__: Triton reads those of its kernels.
 import triton

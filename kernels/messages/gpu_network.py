@@ -15,12 +15,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from ..neighbors.gpu_shifts import imaged
 from . import reference
 from .gpu_dense import send, store_row_of_three
 from .gpu_gather import message_back_kernel, message_kernel
 from .gpu_layers import last_layer_kernel, layer_kernel
 from .gpu_layers_back import first_layer_back_kernel, layer_back_kernel
-from .gpu_rows import edges
 from .gpu_tiles import readout_kernel, update_back_kernel, update_kernel
 
 
@@ -230,6 +230,48 @@ class _TiledEvaluation(_Evaluation):
 
 
 # No annotations from __future__: Triton reads those of its kernels.
+
+
+_NEAREST_SQUARED = tl.constexpr(1e-24)
+
+
+@triton.jit
+def edges(
+    positions,
+    box,
+    neighbors,
+    shifts,
+    i,
+    begin,
+    end,
+    n_atoms,
+    cutoff,
+    EDGES: tl.constexpr,
+    PERIODIC: tl.constexpr,
+):
+    """Return of some entries of row i: the other atom, whether it is within the cut-off, the direction to it, r, 1/r."""
+    entry = begin + tl.arange(0, EDGES)
+    here = entry < end
+    j = tl.load(neighbors + entry, mask=here, other=-1).to(tl.int64)
+    here &= (j >= 0) & (j < n_atoms)
+    j = tl.where(here, j, 0)
+    dx = tl.load(positions + 3 * j) - tl.load(positions + 3 * i)
+    dy = tl.load(positions + 3 * j + 1) - tl.load(positions + 3 * i + 1)
+    dz = tl.load(positions + 3 * j + 2) - tl.load(positions + 3 * i + 2)
+    if PERIODIC:
+        dx, dy, dz = imaged(dx, dy, dz, shifts, entry, entry < end, box)
+    dx, dy, dz = dx.to(tl.float32), dy.to(tl.float32), dz.to(tl.float32)
+    squared = dx * dx + dy * dy + dz * dz
+    near = here & (squared < cutoff * cutoff)
+    r = tl.sqrt(tl.where(near, tl.maximum(squared, _NEAREST_SQUARED), 1.0))
+    per_r = 1.0 / r
+    # Of pairs that add nothing there are directions as well, which must be numbers.
+    ux, uy, uz = (
+        tl.where(near, dx * per_r, 0.0),
+        tl.where(near, dy * per_r, 0.0),
+        tl.where(near, dz * per_r, 0.0),
+    )
+    return j, near, ux, uy, uz, r, per_r
 
 
 @triton.jit

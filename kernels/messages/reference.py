@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from ..sums import added_in_order
 from ..table_checks import check_positions
 
 FEATURES = (32, 64, 128)
@@ -143,8 +144,8 @@ def _messages(
     basis = torch.cat([waves, torch.ones_like(r)[:, None]], dim=1) * envelope[:, None]
     w, along, carried = ((basis @ filter) * sent[second]).chunk(3, dim=1)
     by_direction = along[:, None] * (d / r[:, None])[:, :, None] + carried[:, None] * vectors[second]
-    scalars = torch.zeros_like(sent[:, : w.shape[1]]).index_add(0, first, w)
-    return scalars, torch.zeros_like(vectors).index_add(0, first, by_direction)
+    scalars = added_in_order(torch.zeros_like(sent[:, : w.shape[1]]), first, w)
+    return scalars, added_in_order(torch.zeros_like(vectors), first, by_direction)
 
 
 def check_list(

@@ -78,9 +78,9 @@ def pairs(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Sum the energy of all listed pairs, its gradient and its virial; callable from TorchScript.
 
-    The same input gives the same bits, with any number of threads. With each pair once, a GPU adds gradients up as whole numbers,
-    in units of 2⁻²⁴, and no pair adds more than 10⁹ to a component, nor anything where atoms are so near that float32 has no
-    number for their energy; with each pair twice nothing is added up in memory, which is faster there and slower on a CPU.
+    The same input gives the same bits, with any number of threads. No pair has a force larger than 10⁹, and one whose atoms are
+    too near for float32 to have a number for its energy adds nothing. With each pair once, a GPU adds gradients up as whole
+    numbers, in units of 2⁻²⁴; with each pair twice nothing is added up in memory, which is faster there and slower on a CPU.
     Only the positions are differentiable, and once: ``energy.backward()`` adds ``gradient`` to theirs.
 
     Parameters

@@ -76,7 +76,7 @@ def pairs(
     sums = positions.new_empty((SUMS, n_programs), dtype=torch.float64)
     energy = positions.new_empty((), dtype=torch.float64)
     virial = positions.new_empty((3, 3), dtype=torch.float64)
-    units = gradient if both_ways else positions.new_empty((n_atoms, 3), dtype=torch.int64)
+    units = gradient if both_ways else positions.new_empty((2, n_atoms, 3), dtype=torch.int64)
     has_excluded = excluded is not None and excluded.numel() > 0
     with torch.cuda.device_of(positions):
         records_kernel[(triton.cdiv(n_atoms + 1, _ATOMS),)](

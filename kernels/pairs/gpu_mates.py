@@ -14,6 +14,7 @@ import triton.language as tl
 from torch import Tensor
 
 from ..neighbors.reference import FARTHEST
+from ..table_checks import check_scale
 from . import forms, mates_reference
 from .gpu_forms import pair_energy
 
@@ -26,7 +27,8 @@ _TANGENT_FROM = tl.constexpr(mates_reference.TANGENT_FROM)
 _NONBONDED = tl.constexpr(forms.NONBONDED)
 # Of an energy or a component of a gradient: units in 1, and the largest that a program adds.
 _UNITS = tl.constexpr(16777216.0)
-_LARGEST = tl.constexpr(1.0e9)
+# Of a program: no sum of as many as there are leaves int64.
+_LARGEST = tl.constexpr(1.0e8)
 _FARTHEST = tl.constexpr(FARTHEST)
 # What rounding may make of the distance of two spheres.
 _SLACK = tl.constexpr(1.0001)
@@ -51,6 +53,7 @@ def mate_contacts(
         As the operator.
     """
     mates_reference.check_call(positions, parameters, images, excluded, cutoff, settings)
+    check_scale(scale)
     n, n_images = positions.shape[0], images.shape[0]
     if n == 0 or n_images == 0:
         return torch.zeros((), dtype=torch.float64, device=positions.device), torch.zeros_like(positions)

@@ -10,15 +10,17 @@ import triton.language as tl
 
 from ..neighbors.gpu_shifts import moved
 from .gpu_forms import NONBONDED, REACTION_FIELD, pair_energy_of_shares, shares
+from .reference import MOST_ENERGY, MOST_FORCE
 
 # Numbers of an atom's record: x, y, z, the third parameter, the first and the second; 32 bytes are what a cache reads at once.
 RECORD = 8
 _RECORD = tl.constexpr(RECORD)
 # Sums of a program: energy and six numbers of the virial.
 SUMS = 7
-# Of a gradient's component: units in 1, and the largest that a pair adds.
-UNITS = tl.constexpr(16777216.0)
-_LARGEST = tl.constexpr(1.0e9)
+# Of a gradient's component: units in 1. What is large has units of its own, in which float32 loses nothing and no sum wraps.
+UNITS, LARGE_UNITS = tl.constexpr(16777216.0), tl.constexpr(16.0)
+_LARGE = tl.constexpr(1048576.0)
+_MOST_FORCE, _MOST_ENERGY = tl.constexpr(MOST_FORCE), tl.constexpr(MOST_ENERGY)
 # Atoms with a coordinate beyond this, or with none, have no pairs: they get a place that is far from all others.
 _FARTHEST = tl.constexpr(1.0e18)
 
@@ -44,7 +46,7 @@ def records_kernel(
     positions   (n_atoms, 3)      float32/64
     parameters  (n_atoms, 3)      float32
     records     (n_atoms + 1, 8)  float32/64  out, and one that is far away; the last two numbers of each are 0
-    units       (n_atoms, 3)      int64       out: 0, for a list with each pair once
+    units       (2, n_atoms, 3)   int64       out: 0, for a list with each pair once
     n_atoms     scalar            int32
     FORM        constant                      which function of r
     BOTH_WAYS   constant                      whether the list has each pair twice
@@ -69,14 +71,15 @@ def records_kernel(
     if not BOTH_WAYS:
         zero = tl.zeros((ATOMS, _RECORD), tl.int64)
         tl.store(units + 3 * atom + slot, zero, mask=here & (slot < 3))
+        tl.store(units + 3 * (n_atoms + atom) + slot, zero, mask=here & (slot < 3))
 
 
 @triton.jit
-def _to_units(x):
-    # NaN, as of atoms in one place and of an infinite force's component along an axis across it, is no force.
-    bounded = tl.minimum(tl.maximum(tl.where(x == x, x, 0.0), -_LARGEST), _LARGEST)
-    # The product is exact: a power of two.
-    return (bounded * UNITS).to(tl.int64)
+def _add(to, x, mask, n_atoms):
+    """Add to components of the gradient; both products are exact: by powers of two."""
+    large = tl.abs(x) >= _LARGE
+    to = to + tl.where(large, 3 * n_atoms, 0)
+    tl.atomic_add(to, (x * tl.where(large, LARGE_UNITS, UNITS)).to(tl.int64), mask=mask, sem="relaxed")
 
 
 @triton.jit
@@ -140,7 +143,7 @@ def rows_kernel(
     shifts                          (capacity,)     int32       packed
     excluded_offsets                (n_atoms + 1,)  int32
     excluded                        (any,)          int32
-    gradient                        (n_atoms, 3)    float32/64  out; int64, in and out, for a list with each pair once
+    gradient                        (n_atoms, 3)    float32/64  out; (2, n_atoms, 3), int64, in and out, for each pair once
     sums                            (7, programs)   float64     out: energy and virial, twice those for each pair twice
     n_atoms, capacity               scalar          int32
     cutoff_squared                  scalar          float32
@@ -239,7 +242,9 @@ def rows_kernel(
                 c,
                 FORM,
             )
-            slope = tl.where(near, slope, 0.0)
+            near &= tl.abs(energy) < _MOST_ENERGY
+            most = _MOST_FORCE * tl.rsqrt(squared)
+            slope = tl.where(near, tl.minimum(tl.maximum(slope, -most), most), 0.0)
             total += tl.where(near, energy, 0.0)
             fx, fy, fz = slope * dx, slope * dy, slope * dz
             gx, gy, gz = gx + fx, gy + fy, gz + fz
@@ -247,9 +252,9 @@ def rows_kernel(
             yy, yz, zz = yy - dy * fy, yz - dy * fz, zz - dz * fz
             if not BOTH_WAYS:
                 to = gradient + 3 * at
-                tl.atomic_add(to, _to_units(fx), mask=near, sem="relaxed")
-                tl.atomic_add(to + 1, _to_units(fy), mask=near, sem="relaxed")
-                tl.atomic_add(to + 2, _to_units(fz), mask=near, sem="relaxed")
+                _add(to, fx, near, n_atoms)
+                _add(to + 1, fy, near, n_atoms)
+                _add(to + 2, fz, near, n_atoms)
         own_x, own_y, own_z = -tl.sum(gx, axis=0), -tl.sum(gy, axis=0), -tl.sum(gz, axis=0)
         if BOTH_WAYS:
             if first_row + row < n_atoms:
@@ -258,9 +263,9 @@ def rows_kernel(
                 tl.store(gradient + 3 * i + 2, own_z.to(gradient.dtype.element_ty))
         else:
             # Where the row is none they are 0.
-            tl.atomic_add(gradient + 3 * i, _to_units(own_x), sem="relaxed")
-            tl.atomic_add(gradient + 3 * i + 1, _to_units(own_y), sem="relaxed")
-            tl.atomic_add(gradient + 3 * i + 2, _to_units(own_z), sem="relaxed")
+            _add(gradient + 3 * i, own_x, i >= 0, n_atoms)
+            _add(gradient + 3 * i + 1, own_y, i >= 0, n_atoms)
+            _add(gradient + 3 * i + 2, own_z, i >= 0, n_atoms)
     program = tl.program_id(0)
     n_programs = tl.num_programs(0)
     _store_sum(sums + program, total)
@@ -322,12 +327,13 @@ def gradient_kernel(units, gradient, n, BLOCK: tl.constexpr):
     ========  ========  ==========  =========================
     argument  shape     dtype       what it is
     ========  ========  ==========  =========================
-    units     (n,)      int64
+    units     (2, n)    int64
     gradient  (n,)      float32/64  out
     n         scalar    int32
     BLOCK     constant              components of a program
     ========  ========  ==========  =========================
     """
     entry = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    whole = tl.load(units + entry, mask=entry < n, other=0)
-    tl.store(gradient + entry, (whole.to(tl.float64) / UNITS).to(gradient.dtype.element_ty), mask=entry < n)
+    whole = tl.load(units + entry, mask=entry < n, other=0).to(tl.float64) / UNITS
+    whole += tl.load(units + n + entry, mask=entry < n, other=0).to(tl.float64) / LARGE_UNITS
+    tl.store(gradient + entry, whole.to(gradient.dtype.element_ty), mask=entry < n)

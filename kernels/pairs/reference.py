@@ -11,6 +11,9 @@ from torch import Tensor
 from ..table_checks import check_positions
 from .forms import FORMS, NEEDED, SETTINGS
 
+MOST_FORCE, MOST_ENERGY = 1e9, 3.4e38
+"""Of a pair: the largest force, and the energy beyond which float32 has no number for it, so that the pair adds nothing."""
+
 
 def pairs(
     positions: Tensor,
@@ -67,10 +70,12 @@ def pairs(
         # Where two atoms are in one place the norm has no direction: a force of 0.
         r = torch.sqrt(vectors.square().sum(dim=1).clamp(min=1e-24))
         p = parameters.detach().double()
-        energy = FORMS[form](r, p[first], p[second], cutoff, settings).sum()
+        energies = FORMS[form](r, p[first], p[second], cutoff, settings)
+        energy = torch.where(energies.detach().abs() < MOST_ENERGY, energies, 0.0).sum()
         by_vector = torch.zeros_like(vectors)
         if vectors.numel():
             (by_vector,) = torch.autograd.grad(energy, vectors)
+            by_vector *= (MOST_FORCE / by_vector.norm(dim=1, keepdim=True)).clamp(max=1.0)
     gradient = torch.zeros_like(x).detach()
     gradient.index_add_(0, first, -by_vector)
     gradient.index_add_(0, second, by_vector)

@@ -23,6 +23,7 @@ constexpr int64_t ATOMS_PER_TASK = 1024;
 constexpr int ROWS_PER_SUM = 16;  // as many may be added up in float32
 constexpr int RECORD = 8;         // x, y, z, -, and three parameters
 constexpr int VIRIAL = 6;
+constexpr float MOST_FORCE = 1e9f, MOST_ENERGY = 3.4e38f;  // of a pair: beyond, its atoms are in one place
 
 struct List {
     int64_t n_atoms;
@@ -114,8 +115,10 @@ class Sweep {
             for (int slot = 0; slot < 3; ++slot) p.other[slot] = gather(records_, atoms, 4 + slot);
             squared = near ? (squared > 1e-24f ? squared : broadcast(1e-24f)) : broadcast(1.0f);
             const vec r = square_root(squared);
-            const Found found = pair_energy<FORM>(r, 1.0f / r, p, setting_);
-            const vec slope = zero_unless(near, found.slope);
+            const vec per_r = 1.0f / r, most = MOST_FORCE * per_r;
+            const Found found = pair_energy<FORM>(r, per_r, p, setting_);
+            near &= (found.energy < MOST_ENERGY) & (found.energy > -MOST_ENERGY);
+            const vec slope = zero_unless(near, found.slope < most ? (found.slope > -most ? found.slope : -most) : most);
             sums.energy += zero_unless(near, found.energy);
             vec force[3];
             for (int axis = 0; axis < 3; ++axis) {

@@ -30,9 +30,9 @@ def structured_scatter_add(density_cube: Tensor, wa: Tensor, wbwc: Tensor, map_s
     indices of nx · ny · nz voxels take only nx + ny · nz numbers: with the map's strides, wa holds the
     (wrapped) index along the slowest axis and wbwc those along the other two.
 
-    Every element of the map receives its additions in the order of density_cube, so that the same input gives
-    the same bits for every number of threads. Differentiable any number of times in density_cube; the
-    gradient is `structured_gather`.
+    On a CPU every element of the map receives its additions in the order of density_cube, and on a GPU in one that the
+    indices decide: the same input gives the same bits, for every number of threads. Differentiable any number of times
+    in density_cube; the gradient is `structured_gather`.
 
     Parameters
     ----------

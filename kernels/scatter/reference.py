@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from ..sums import added_in_order
+
 
 def flat_indices(wa: Tensor, wbwc: Tensor) -> Tensor:
     """Return the flat map index of every voxel.
@@ -36,7 +38,7 @@ def structured_scatter_add(density_cube: Tensor, wa: Tensor, wbwc: Tensor, map_s
     Tensor, shape (map_size,), of the type of density_cube
     """
     index = flat_indices(wa, wbwc).reshape(-1)
-    return density_cube.new_zeros(map_size).index_add(0, index, density_cube.reshape(-1))
+    return added_in_order(density_cube.new_zeros(map_size), index, density_cube.reshape(-1))
 
 
 def structured_gather(density_map: Tensor, wa: Tensor, wbwc: Tensor) -> Tensor:

@@ -1,6 +1,8 @@
 """How operators are found: a folder below kernels/ that holds C++ is one, and no list says so."""
 
 from importlib import import_module
+from importlib.util import find_spec
+from inspect import signature
 
 import pytest
 import torch
@@ -16,6 +18,20 @@ def test_every_folder_has_an_example_of_every_operator_that_it_defines(folder):
     assert set(examples) == set(library._names[folder])
     for name in examples:
         assert hasattr(torch.ops.openmm_density, name)
+
+
+@pytest.mark.parametrize("folder", library.operator_folders())
+def test_a_scale_that_is_not_one_number_in_float64_is_refused_on_a_gpu(folder):
+    pytest.importorskip("triton")
+    examples = import_module(f"openmm_density.kernels.{folder}.example").examples()
+    if find_spec(f"openmm_density.kernels.{folder}.gpu") is None:
+        pytest.skip("it has no kernel for a GPU")
+    gpu = import_module(f"openmm_density.kernels.{folder}.gpu")
+    for name, (_, arguments) in examples.items():
+        if "scale" in signature(function := getattr(gpu, name)).parameters:
+            for wrong in (torch.ones(2, dtype=torch.float64), torch.ones(())):
+                with pytest.raises(ValueError, match="scale must be one number in float64, not"):
+                    function(*arguments, scale=wrong)
 
 
 def test_a_folder_with_cpp_is_registered_and_others_are_not(tmp_path, monkeypatch):

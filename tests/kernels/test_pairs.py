@@ -247,12 +247,18 @@ def test_forces_add_up_to_nothing_and_threads_change_no_bit(form):
 
 
 @pytest.mark.parametrize("function", [pairs, reference.pairs], ids=["C++", "reference"])
-@pytest.mark.parametrize("form", [SOFT_REPULSION, MORSE, FLAT_BOTTOM])
-def test_atoms_in_one_place_are_not_pushed_anywhere(function, form):
-    arguments = scene(form)
-    arguments[0][1] = arguments[0][0]
-    energy, gradient, virial = function(*arguments)
-    assert energy.isfinite() and gradient.isfinite().all() and virial.isfinite().all()
+@all_forms
+@pytest.mark.parametrize("both_ways", [False, True])
+@pytest.mark.parametrize("apart", [0.0, 1e-5, 2e-4])
+def test_atoms_in_one_place_have_finite_forces(function, form, both_ways, apart):
+    arguments = scene(form, dtype=torch.float32, both_ways=both_ways)
+    arguments[0][1] = arguments[0][0] + torch.tensor([apart, 0, 0])
+    found = function(*arguments, both_ways=both_ways)
+    assert all(tensor.isfinite().all() for tensor in found)
+    if not apart:
+        excluded = pack_exclusions([(0, 1)], len(arguments[0]))
+        if form in (LENNARD_JONES, NONBONDED):  # the pair adds nothing
+            assert_close(found, function(*arguments, *excluded, both_ways=both_ways), 1e-6)
 
 
 @pytest.mark.parametrize("function", [pairs, reference.pairs], ids=["C++", "reference"])
