@@ -81,7 +81,8 @@ def examine_fitted(
         result.cc_final,
         threads,
         solute.input_positions(result.final[:n]),
-        *(solute.positions, result.relaxed[:n], result.final[:n]),
+        solute.positions,
+        result.final[:n],
     )
 
 
@@ -93,13 +94,13 @@ def _examined_fitted(
     cc: float,
     threads: int | None,
     positions: np.ndarray,
-    *course: np.ndarray,
+    start: np.ndarray,
+    final: np.ndarray,
 ) -> MapChecks:
-    """Return what a model at positions (M, 3) says of a map, and so does its course: given, relaxed and fitted, as simulated."""
+    """Return what a model at positions (M, 3) says of a map, and what its change from start to end, as simulated, does."""
     checks = check_map_with_model(density_map, topology, positions, resolution, cc=cc, threads=threads)
-    rescaled = any(finding.check == "voxel_size" for finding in checks.findings)
-    scale = checks.figures["voxel_size"]["scale"] if rescaled else 1.0
-    return checks + check_stretching(density_map, simulated, *course, scale)
+    scale = (checks.figures.get("voxel_size") or {"scale": 1.0})["scale"]
+    return checks + check_stretching(density_map, simulated, start, final, scale)
 
 
 def _examined_at(

@@ -261,7 +261,7 @@ def _make_amides(
     bonded: Mapping[int, Sequence[app.topology.Atom]],
     peptide: Any,
 ) -> None:
-    """Give a side chain's amine that is bound to an acyl group the peptide's types and charges, its carbon the charge left."""
+    """Make amines of side chains that are bound to acyl groups like the peptide's; their carbon takes the charge that is left."""
     place = {atom.index: k for k, atom in enumerate(residue.atoms())}
     known = {} if peptide is None else {atom.name: atom for atom in peptide.atoms}
     for amine in residue.atoms() if {"N", "H", "CA", "HA"} <= known.keys() else ():

@@ -7,10 +7,15 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from ...errors import InputError
 
 ORDER = ("contrast", "box", "resolution", "place", "voxel_size", "handedness", "stretching")
 """Of the checks: what a later one finds may come of what an earlier one does, as a wrong voxel size of a wrong resolution."""
+
+LEAST_FOLLOWED = 1 / 3
+"""Part of the scale that a start asks for which distances within the fitted model take on where the voxel size is wrong."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +85,18 @@ class MapChecks:
         return MapChecks({**self.figures, **other.figures}, findings)
 
     def with_later(self, later: MapChecks) -> list[Finding]:
-        """Return the findings of both in the order of the checks, of one check those that came later where there are any."""
+        """Return the findings of both in the order of the checks, of one check those that came later where there are any.
+
+        A start of another conformation looks as a wrong voxel size does, the model that was fitted does not: where that could
+        be looked at, it decides.
+        """
         found = {finding.check: finding for finding in [*self.findings, *later.findings]}
+        changed, looked = later.figures.get("stretching"), self.figures.get("voxel_size")
+        told = {"voxel_size", "stretching"} & {finding.check for finding in later.findings}
+        if changed and looked and not told:
+            asked = float(np.log(looked["scale"]))
+            if changed["wrong_by"] * np.sign(asked) < LEAST_FOLLOWED * abs(asked):
+                found.pop("voxel_size", None)
         return [found[check] for check in sorted(found, key=ORDER.index)]
 
     def as_dict(self, spellings: Mapping[str, str] = MappingProxyType({})) -> dict[str, Any]:
