@@ -30,9 +30,9 @@ _PRELOADED = (
     *(
         "openmm_density.cli.fit_process",
         "openmm_density.fitting.flexible_fit",
-        "openmm_density.fitting.beside_worker",
+        "openmm_density.fitting.worker_process",
     ),
-    *("openmm_density.fitting.rebuilding.trial_worker", "openmm_density.series.direction_process"),
+    *("openmm_density.fitting.rebuilding.trial_workers", "openmm_density.series.direction_process"),
     *("openmm_density.doctor.force_probe", "openmm_density.validation"),
 )
 _PROGRAM = """

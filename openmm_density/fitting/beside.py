@@ -5,7 +5,6 @@ Reports, files and pictures come out as if the fit had made them itself, and whe
 
 from __future__ import annotations
 
-import itertools
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
@@ -14,40 +13,21 @@ from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from ..maps.density_map import DensityMap
-from .worker_process import WorkerProcess, available_cores, kill_all
+from .worker_process import Shared, WorkerProcess, available_cores, kill_all
 
 MOST_PROCESSES = 4
 """There is no more to do beside a fit."""
 LARGEST_MAP = 1 << 28
 """Bytes; each process would hold a map of its own."""
 
-_PROGRAM = "openmm_density.fitting.beside_worker"
-_numbers = itertools.count()
+# What has the functions that are called: loaded while the fit is prepared.
+_MODULES = (
+    "openmm_density.validation.model_report",
+    "openmm_density.fitting.map_examination",
+    "openmm_density.fitting.output.plots",
+)
 
 _Result = TypeVar("_Result")
-
-
-class Shared:
-    """An argument of many calls, which each process is sent once; it must not change.
-
-    Parameters
-    ----------
-    value : object
-        That can be pickled.
-    """
-
-    def __init__(self, value: Any) -> None:
-        self.value, self.number = value, next(_numbers)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _named, (self.number,)
-
-
-def _named(number: int) -> Shared:
-    """Return what stands for a shared argument in a process that was sent it."""
-    shared = Shared(None)
-    shared.number = number
-    return shared
 
 
 class Pending(Generic[_Result]):
@@ -85,12 +65,12 @@ class Beside:
     """
 
     def __init__(self, count: int = 0) -> None:
-        self._idle: SimpleQueue[_Caller] = SimpleQueue()
+        self._idle: SimpleQueue[WorkerProcess] = SimpleQueue()
         self._shared: dict[int, Shared] = {}
         self._threads: ThreadPoolExecutor | None = None
-        callers: list[_Caller] = []
+        callers: list[WorkerProcess] = []
         with suppress(OSError):  # no more processes are allowed here
-            callers += (_Caller() for _ in range(count))
+            callers += (WorkerProcess(*_MODULES) for _ in range(count))
         if not callers:
             self._ended = lambda: None
             return
@@ -147,43 +127,23 @@ class Beside:
     def _asked(self, function: Callable[..., _Result], arguments: tuple[Any, ...]) -> _Result:
         caller = self._idle.get()
         try:
-            return caller.call(function, arguments)
+            if not caller.is_ready:
+                caller.answer()
+            caller.send(function, *arguments)
+            returned, found = caller.answer()
+        except Exception as error:  # it ended, or something cannot be sent
+            raise _NoAnswer from error
         finally:
             self._idle.put(caller)
+        if not returned:
+            raise _NoAnswer
+        return found
 
 
 class _NoAnswer(Exception):
     """A process ended, or its call raised an error."""
 
 
-class _Caller:
-    """One process, and what it was sent to keep."""
-
-    def __init__(self) -> None:
-        self.process = WorkerProcess(_PROGRAM)
-        self._kept: set[int] = set()
-        self._is_ready = False
-
-    def call(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-        """Return what a function returns there."""
-        connection = self.process.connection
-        try:
-            if not self._is_ready:
-                connection.recv()
-                self._is_ready = True
-            for each in arguments:
-                if isinstance(each, Shared) and each.number not in self._kept:
-                    connection.send(("keep", each.number, each.value))
-                    self._kept.add(each.number)
-            connection.send(("call", function, arguments))
-            returned, found = connection.recv()
-        except Exception as error:  # it ended, or something cannot be sent
-            raise _NoAnswer from error
-        if not returned:
-            raise _NoAnswer
-        return found
-
-
-def _end(threads: ThreadPoolExecutor, callers: list[_Caller]) -> None:
+def _end(threads: ThreadPoolExecutor, callers: list[WorkerProcess]) -> None:
     threads.shutdown(wait=False, cancel_futures=True)
-    kill_all([caller.process for caller in callers])
+    kill_all(callers)

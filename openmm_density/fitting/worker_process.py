@@ -1,11 +1,15 @@
-"""A process of its own that does what comes through a pipe: an interpreter that imports nothing of the program around the fit."""
+"""Processes that call what comes through a pipe: interpreters that import nothing of the program around the fit."""
 
 from __future__ import annotations
 
+import itertools
 import os
+import pickle
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from importlib import import_module
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -36,18 +40,58 @@ def available_cores() -> int:
     return max(min(cores, int(1000 * int(kilobytes) / _MEMORY)), 1)
 
 
-class WorkerProcess:
-    """A process that runs a program of this package; see `messages` and `is_heard` for its side.
+class Shared:
+    """An argument of many calls, which each process is sent once; it must not change.
 
     Parameters
     ----------
-    module : str
-        Whose function ``main`` is the program; the number of its end of the pipe is the program's argument.
+    value : object
+        That can be pickled.
+    is_packed_once : bool
+        Whether it is pickled once for all processes, and kept so.
+    """
+
+    def __init__(self, value: Any, is_packed_once: bool = False) -> None:
+        self.value, self.number = value, next(_numbers)
+        self._is_packed_once, self._packed = is_packed_once, b""
+
+    def packed(self) -> bytes:
+        """Return the message that has a process keep it."""
+        packed = self._packed or pickle.dumps(("keep", self.number, self.value), pickle.HIGHEST_PROTOCOL)
+        if self._is_packed_once:
+            self._packed = packed
+        return packed
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _named, (self.number,)
+
+
+_numbers = itertools.count()
+
+
+def _named(number: int) -> Shared:
+    """Return what stands for a shared argument in a process that was sent it."""
+    shared = Shared(None)
+    shared.number = number
+    return shared
+
+
+class WorkerProcess:
+    """A process that calls functions.
+
+    Parameters
+    ----------
+    *modules : str
+        What it imports before it says that it is ready.
 
     Attributes
     ----------
     connection : multiprocessing.connection.Connection
     process : subprocess.Popen
+    kept : set of int
+        The numbers of the shared arguments that it was sent.
+    is_ready : bool
+        Whether it has been heard. Until then sending would wait for it.
 
     Raises
     ------
@@ -55,13 +99,37 @@ class WorkerProcess:
         Where no more processes are allowed.
     """
 
-    def __init__(self, module: str) -> None:
+    def __init__(self, *modules: str) -> None:
         self.connection, theirs = Pipe()
+        self.kept: set[int] = set()
+        self.is_ready = False
         descriptor = theirs.fileno()
         try:
-            self.process = begin_program(module, [str(descriptor)], _ONE_THREAD, pass_fds=[descriptor])
+            self.process = begin_program(
+                __name__, [str(descriptor), *modules], _ONE_THREAD, pass_fds=[descriptor]
+            )
         finally:
             theirs.close()
+
+    def send(self, function: Callable[..., Any], *arguments: Any) -> None:
+        """Have it call a function, after it was sent what it does not have of shared arguments."""
+        for each in arguments:
+            if isinstance(each, Shared) and each.number not in self.kept:
+                self.connection.send_bytes(each.packed())
+                self.kept.add(each.number)
+        self.connection.send(("call", function, arguments))
+
+    def forget_others(self, *kept: Shared) -> None:
+        """Have it keep no shared arguments but some."""
+        for number in self.kept - {each.number for each in kept}:
+            self.connection.send(("forget", number))
+            self.kept.remove(number)
+
+    def answer(self) -> Any:
+        """Return whether a function returned, and what, or the error in words; None once, when it is ready."""
+        found = self.connection.recv()
+        self.is_ready = True
+        return found
 
     def kill(self) -> None:
         """End the process at once."""
@@ -78,25 +146,30 @@ def kill_all(processes: Sequence[WorkerProcess]) -> None:
         each.kill()
 
 
-def connection_of_program() -> Connection:
-    """Return a worker's own end of the pipe, which is the argument of its program."""
-    return Connection(int(sys.argv[1]))
+def main() -> None:
+    """Run the program: its arguments are the number of its end of the pipe, and what it imports."""
+    connection = Connection(int(sys.argv[1]))
+    for name in sys.argv[2:]:
+        import_module(name)
+    # The other end is closed when the fit has ended, however it did.
+    with suppress(EOFError, OSError):
+        connection.send(None)
+        _serve(connection)
 
 
-def messages(connection: Connection) -> Iterator[Any]:
-    """Yield what comes through a pipe until its other end is closed, as when the fit was killed."""
+def _serve(connection: Connection) -> None:
+    kept: dict[int, Any] = {}
     while True:
-        try:
-            message = connection.recv()
-        except (EOFError, OSError):
-            return
-        yield message
-
-
-def is_heard(connection: Connection, answer: Any) -> bool:
-    """Send an answer; return False where nobody is there any more to read it."""
-    try:
-        connection.send(answer)
-    except OSError:
-        return False
-    return True
+        what, *rest = connection.recv()
+        if what == "keep":
+            kept[rest[0]] = rest[1]
+        elif what == "forget":
+            del kept[rest[0]]
+        else:
+            function, arguments = rest
+            try:
+                given = [kept[each.number] if isinstance(each, Shared) else each for each in arguments]
+                answer = True, function(*given)
+            except Exception as error:
+                answer = False, f"{type(error).__name__}: {error}"
+            connection.send(answer)

@@ -167,7 +167,7 @@ def test_arguments_that_calls_share_are_sent_once(processes):
     assert [each.result()[-1] for each in found] == [999.0, 1998.0]
     (caller,) = (processes._idle.get(),)
     processes._idle.put(caller)
-    assert shared.number in caller._kept and len(pickle.dumps(shared)) < 200
+    assert shared.number in caller.kept and len(pickle.dumps(shared)) < 200
 
 
 def test_what_a_process_cannot_do_is_done_here(processes, parts):
@@ -186,7 +186,7 @@ def test_where_a_process_ends_all_is_done_here():
     beside_it = Beside(1)
     caller = beside_it._idle.get()
     beside_it._idle.put(caller)
-    caller.process.process.kill()
+    caller.process.kill()
     assert [beside_it.begin(os.getpid).result() for _ in range(2)] == [os.getpid()] * 2
     left = beside_it.begin(time.sleep, 0.0)
     beside_it.end()

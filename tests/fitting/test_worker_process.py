@@ -9,41 +9,29 @@ import sys
 
 import pytest
 
-from openmm_density.fitting.worker_process import WorkerProcess
+from openmm_density.fitting.worker_process import Shared, WorkerProcess
 
-# It stops its worker and sends tasks before it waits for its end, so that the worker answers nobody.
+# It stops its worker and has it call before it waits for its end, so that the worker answers nobody.
 PARENT = """
-import os, signal, sys, time
+import signal, os, time
 from openmm_density.fitting.worker_process import WorkerProcess
-worker = WorkerProcess({module!r})
-assert worker.connection.recv() is None
+worker = WorkerProcess("openmm_density.fitting.rebuilding.stretch_trial")
+assert worker.answer() is None
 worker.process.send_signal(signal.SIGSTOP)
-for message in {messages}:
-    worker.connection.send(message)
+for number in range(3):
+    worker.send(abs, -number)
 try:
     print(worker.process.pid, flush=True)
     time.sleep(60)
 except KeyboardInterrupt:
     os._exit(130)
 """
-PROGRAMS = {
-    "openmm_density.fitting.beside_worker": [("call", abs, (-1,))] * 3,
-    "openmm_density.fitting.rebuilding.trial_worker": [
-        ("tools", None),
-        ("model", None, [None]),
-        *[("task", 0, None)] * 3,
-    ],
-}
 
 
-@pytest.mark.parametrize(
-    ("module", "number"),
-    [(module, number) for module, number in zip(PROGRAMS, (signal.SIGINT, signal.SIGKILL))],
-)
-def test_they_end_without_a_word_when_the_fit_is_ended(module, number):
-    program = PARENT.format(module=module, messages=PROGRAMS[module])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_they_end_without_a_word_when_the_fit_is_ended(number):
     parent = subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", program.replace("<built-in function abs>", "abs")],
+        [sys.executable, "-W", "ignore", "-c", PARENT],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -65,4 +53,18 @@ def test_one_that_cannot_start_says_so_by_its_silence(monkeypatch):
     worker = WorkerProcess("any")
     with pytest.raises((EOFError, OSError)):
         worker.connection.recv()
+    worker.kill()
+
+
+def test_shared_arguments_are_sent_once_and_forgotten_on_demand():
+    worker = WorkerProcess()
+    assert worker.answer() is None
+    first, second = Shared([1, 2]), Shared([3], is_packed_once=True)
+    for shared, length in ((first, 2), (second, 1), (first, 2)):
+        worker.send(len, shared)
+        assert worker.answer() == (True, length)
+    worker.forget_others(second)
+    assert worker.kept == {second.number}
+    worker.send(len, 5)
+    assert worker.answer() == (False, "TypeError: object of type 'int' has no len()")
     worker.kill()

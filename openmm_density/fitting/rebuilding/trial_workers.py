@@ -6,12 +6,10 @@ What comes out does not depend on how many there are: tasks are independent, and
 
 from __future__ import annotations
 
-import pickle
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import cached_property
 from multiprocessing.connection import wait
 from typing import Any, NamedTuple
 
@@ -19,7 +17,7 @@ import numpy as np
 
 from ...errors import SimulationError
 from ..interrupts import Stop
-from ..worker_process import WorkerProcess, available_cores, kill_all
+from ..worker_process import Shared, WorkerProcess, available_cores, kill_all
 from .stretch_trial import PLACES_KEPT, Built, StretchTrial, Task, TrialPlace, TrialTools
 
 MOST_WORKERS = 32
@@ -29,8 +27,6 @@ RESIDUES_OF_A_WORKER = 8
 
 # Seconds between two looks whether to stop, and after which a first process should have loaded what it needs.
 _LOOK, _START = 0.2, 120.0
-# What each runs.
-_PROGRAM = "openmm_density.fitting.rebuilding.trial_worker"
 
 Progress = Callable[[int], None]
 """Called with the number of a trial that has come to its end."""
@@ -51,6 +47,7 @@ class TrialWorkers:
         most = MOST_WORKERS if n_residues is None else n_residues // RESIDUES_OF_A_WORKER
         self.count = max(min(count or available_cores(), MOST_WORKERS, most), 1)
         self._workers: list[_Worker] = []
+        self._tools: Shared | None = None
 
     def start(self) -> None:
         """Start the processes, which then load what they need while this one goes on."""
@@ -69,8 +66,8 @@ class TrialWorkers:
 
     def close(self) -> None:
         """End the processes at once."""
-        kill_all([worker.process for worker in self._workers])
-        self._workers = []
+        kill_all(self._workers)
+        self._workers, self._tools = [], None
 
     def __enter__(self) -> TrialWorkers:
         return self
@@ -110,7 +107,7 @@ class TrialWorkers:
             return _in_turn(tools, positions, trials, stop, progress)
         with self._ended_by_errors():
             try:
-                if _Scheduler(self._workers, tools, positions, trials).run(stop, progress):
+                if _Scheduler(self._workers, self._shared(tools), positions, trials).run(stop, progress):
                     return True
             except _NotStarted:
                 self.close()
@@ -118,6 +115,12 @@ class TrialWorkers:
                 return _in_turn(tools, positions, trials, stop, progress)
             self.close()
             return False
+
+    def _shared(self, tools: TrialTools) -> Shared:
+        """Return the tools, tens of megabytes, as those of many runs."""
+        if self._tools is None or self._tools.value is not tools:
+            self._tools = Shared(tools, is_packed_once=True)
+        return self._tools
 
     @contextmanager
     def _ended_by_errors(self) -> Iterator[None]:
@@ -202,7 +205,7 @@ class _Scheduler:
     def __init__(
         self,
         workers: list[_Worker],
-        tools: TrialTools,
+        tools: Shared,
         positions: np.ndarray,
         trials: Sequence[StretchTrial],
     ) -> None:
@@ -214,9 +217,10 @@ class _Scheduler:
         self._ended: list[int] = []
         for number, course in enumerate(self._courses):
             self._go_on(number, course.begin())
-        self._told = _Told(tools, pickle.dumps(("model", positions, [trial.region for trial in trials])))
+        self._tools = tools
+        self._model = Shared((positions, [trial.region for trial in trials]), is_packed_once=True)
         for worker in workers:
-            worker.forget()
+            worker.trials.clear()
 
     def run(self, stop: Stop, progress: Progress) -> bool:
         self._hand_out()
@@ -256,9 +260,10 @@ class _Scheduler:
         if job is None:  # it has loaded what it needs
             self._any_started = True
             return
-        if isinstance(found, str):
-            raise SimulationError(f"a part of the model could not be rebuilt: {found}")
-        self._go_on(job.trial, self._courses[job.trial].take(job.number, found))
+        returned, results = found
+        if not returned:
+            raise SimulationError(f"a part of the model could not be rebuilt: {results}")
+        self._go_on(job.trial, self._courses[job.trial].take(job.number, results))
 
     def _go_on(self, trial: int, tasks: list[Task] | None) -> None:
         """Line up what follows in the course of a trial, or note that it has ended."""
@@ -272,69 +277,68 @@ class _Scheduler:
             waiting = [number for number in self._order if self._waiting[number]]
             if not waiting:
                 return
-            worker.begin(self._waiting[self._chosen(worker, waiting)].popleft(), self._told)
+            worker.begin(self._waiting[self._chosen(worker, waiting)].popleft(), self._tools, self._model)
 
     def _chosen(self, worker: _Worker, waiting: list[int]) -> int:
         """Choose a trial: one that the worker has the System of, else one that nobody has, else that with most to do."""
-        own = [number for number in waiting if number in worker.kept]
+        own = [number for number in waiting if number in worker.trials]
         if own:
             return own[0]
-        new = [number for number in waiting if not any(number in each.kept for each in self._workers)]
+        new = [number for number in waiting if not any(number in each.trials for each in self._workers)]
         if new:
             return new[0]
         return max(waiting, key=lambda number: len(self._waiting[number]))
 
 
-class _Told:
-    """What processes are told before the first job of a run; the tools, tens of megabytes, are those of many runs."""
-
-    def __init__(self, tools: TrialTools, model: bytes) -> None:
-        self.tools, self.model = tools, model
-
-    @cached_property
-    def packed_tools(self) -> bytes:
-        return pickle.dumps(("tools", self.tools), protocol=pickle.HIGHEST_PROTOCOL)
-
-
-class _Worker:
-    """One process, what it does, and the trials whose Systems it keeps."""
+class _Worker(WorkerProcess):
+    """One process, what it does, and the trials whose Systems it has."""
 
     def __init__(self) -> None:
-        self.process = WorkerProcess(_PROGRAM)
-        self.connection = self.process.connection
+        super().__init__(__name__)
         self.job: _Job | None = None
-        self.kept: deque[int] = deque(maxlen=PLACES_KEPT)
-        self._tools: TrialTools | None = None
-        self._is_ready = self._knows_model = False
+        self.trials: deque[int] = deque(maxlen=PLACES_KEPT)
 
     @property
     def is_idle(self) -> bool:
-        """Whether it waits for a job. Until it has said that it is ready, sending would wait for it."""
-        return self._is_ready and self.job is None
+        """Whether it waits for a job."""
+        return self.is_ready and self.job is None
 
-    def forget(self) -> None:
-        """Have it told the model anew before its next job."""
-        self.kept.clear()
-        self._knows_model = False
-
-    def begin(self, job: _Job, told: _Told) -> None:
-        """Send a job, after what is not known yet; a process that has ended is found out when it is heard."""
+    def begin(self, job: _Job, tools: Shared, model: Shared) -> None:
+        """Send a job; a process that has ended is found out when it is heard."""
         self.job = job
-        if job.trial not in self.kept:
-            self.kept.append(job.trial)
+        if job.trial not in self.trials:
+            self.trials.append(job.trial)
         with suppress(OSError):
-            if self._tools is not told.tools:
-                self.connection.send_bytes(told.packed_tools)
-            if not self._knows_model:
-                self.connection.send_bytes(told.model)
-            self.connection.send(("task", job.trial, job.task))
-        self._tools, self._knows_model = told.tools, True
+            self.forget_others(tools, model)
+            self.send(_do_task, tools, model, job.trial, job.task)
 
     def answer(self) -> Any:
-        """Return what became of the job: results, or what went wrong; None once, when it is ready."""
-        found = self.connection.recv()
-        self.job, self._is_ready = None, True
+        """Return what became of the job."""
+        found = super().answer()
+        self.job = None
         return found
 
-    def kill(self) -> None:
-        self.process.kill()
+
+class _Places(NamedTuple):
+    """In a process: a model, and the Systems of its places that it has."""
+
+    model: Any
+    places: dict[int, TrialPlace]
+
+
+_had = _Places(None, {})
+
+
+def _do_task(
+    tools: TrialTools, model: tuple[np.ndarray, list[np.ndarray]], number: int, task: Task
+) -> list[Built]:
+    """Return the results of a task, in a process."""
+    global _had
+    if _had.model is not model:
+        _had = _Places(model, {})
+    places, (positions, regions) = _had.places, model
+    if number not in places:
+        while len(places) >= PLACES_KEPT:  # the one that came first, as the other side has it
+            del places[next(iter(places))]
+        places[number] = TrialPlace(tools, positions, regions[number])
+    return places[number].do(task)

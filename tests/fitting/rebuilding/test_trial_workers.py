@@ -164,15 +164,15 @@ def test_steps_without_tasks_are_passed_over(search: Search, workers: TrialWorke
 def test_a_process_that_is_lost_is_not_missed(
     search: Search, workers: TrialWorkers, alone: list[StretchTrial]
 ) -> None:
-    lost = workers._workers[0].process.process
+    lost = workers._workers[0].process
     lost.kill()
     lost.wait()
     done, trials = search.run(workers)
     assert done
     assert_same(trials, alone)
     for worker in workers._workers:
-        worker.process.process.kill()
-        worker.process.process.wait()
+        worker.process.kill()
+        worker.process.wait()
     with pytest.raises(SimulationError, match="use fewer threads"):
         search.run(workers)
     # The next search has new ones.
@@ -189,7 +189,7 @@ def test_where_no_process_starts_this_one_does_all(
         monkeypatch.setattr(f"{module}._START", 0.3)
     with TrialWorkers(2) as workers:
         workers.start()
-        processes = [worker.process.process for worker in workers._workers]
+        processes = [worker.process for worker in workers._workers]
         done, trials = search.run(workers)
         assert done and workers.count == 1
         assert all(process.poll() is not None for process in processes)
@@ -207,7 +207,7 @@ def test_a_request_to_stop_ends_processes_in_the_middle(search: Search) -> None:
 
     with TrialWorkers(2) as workers:
         workers.start()
-        processes = [worker.process.process for worker in workers._workers]
+        processes = [worker.process for worker in workers._workers]
         done, trials = search.run(workers, Soon())
         assert not done
         assert all(process.poll() is not None for process in processes)
