@@ -14,8 +14,8 @@ from ...errors import InputError
 ORDER = ("contrast", "box", "resolution", "place", "voxel_size", "handedness", "stretching")
 """Of the checks: what a later one finds may come of what an earlier one does, as a wrong voxel size of a wrong resolution."""
 
-LEAST_FOLLOWED = 1 / 3
-"""Part of the scale that a start asks for which distances within the fitted model take on where the voxel size is wrong."""
+LEAST_FOUND_AGAIN = 0.5
+"""Part of the scale that a start asks for which a fitted model took on, or still asks for, where the voxel size is wrong."""
 
 
 @dataclass(frozen=True)
@@ -91,11 +91,14 @@ class MapChecks:
         be looked at, it decides.
         """
         found = {finding.check: finding for finding in [*self.findings, *later.findings]}
-        changed, looked = later.figures.get("stretching"), self.figures.get("voxel_size")
+        changed, looks = (
+            later.figures.get("stretching"),
+            [f.get("voxel_size") for f in (self.figures, later.figures)],
+        )
         told = {"voxel_size", "stretching"} & {finding.check for finding in later.findings}
-        if changed and looked and not told:
-            asked = float(np.log(looked["scale"]))
-            if changed["wrong_by"] * np.sign(asked) < LEAST_FOLLOWED * abs(asked):
+        if changed and all(looks) and not told:
+            asked, left = (float(np.log(look["scale"])) for look in looks)
+            if (changed["wrong_by"] + left) * np.sign(asked) < LEAST_FOUND_AGAIN * abs(asked):
                 found.pop("voxel_size", None)
         return [found[check] for check in sorted(found, key=ORDER.index)]
 
