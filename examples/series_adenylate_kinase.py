@@ -12,7 +12,7 @@ from pathlib import Path
 
 from openmm_density.models import read_model
 from openmm_density.series import InternalCoordinate, Series
-from openmm_density.series.path import Trace, rmsd
+from openmm_density.series.result import Trace, rmsd
 
 DATA = Path(__file__).parent / "data"
 RESOLUTION = 5.0

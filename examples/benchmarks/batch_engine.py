@@ -33,8 +33,7 @@ from openmm_density.batch import Batch, Job, JobResult, jobs_of
 from openmm_density.batch.clusters import local_engine
 from openmm_density.batch.devices import Slot
 from openmm_density.batch.engines import OneByOne
-from openmm_density.batch.fit_process import PROGRAM_OF_FIT
-from openmm_density.batch.run_job import RunSettings
+from openmm_density.batch.run_job import PROGRAM_OF_FIT, RunSettings
 
 MODELS = Path(__file__).resolve().parents[1] / "data"
 RESIDUES = 24

@@ -12,8 +12,7 @@ import pytest
 from openmm_density.batch import Batch
 from openmm_density.batch.engines import OneByOne
 from openmm_density.batch.job_folder import JobFolder
-from openmm_density.batch.memory import MemoryQueue, host_memory, job_memory
-from openmm_density.batch.run_job import run_job
+from openmm_density.batch.run_job import MemoryQueue, host_memory, job_memory, run_job
 from openmm_density.errors import InputError
 from openmm_density.fitting.locks import FolderLock
 
@@ -213,7 +212,7 @@ def test_an_earlier_fit_of_no_batch_is_kept(jobs):
 
 def test_jobs_larger_than_memory_allows_wait(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr("openmm_density.batch.memory._INTERVAL", 0.01)
+    monkeypatch.setattr("openmm_density.batch.run_job._INTERVAL", 0.01)
     queue = MemoryQueue("batch", total=100 << 20)
     entered, leave = [], {name: threading.Event() for name in "abcd"}
     known = {name: threading.Event() for name in "abcd"}  # that it waits, or has entered

@@ -5,8 +5,8 @@ from __future__ import annotations
 import openmm
 
 from openmm_density.fitting import FitResult, FlexibleFit
+from openmm_density.fitting.fit_run import FORCES, REST, milliseconds_by_force
 from openmm_density.fitting.platforms import platform_named
-from openmm_density.fitting.step_times import FORCES, REST, milliseconds_by_force
 
 
 def test_every_force_of_a_fit_is_timed_by_its_name(fitted: tuple[FlexibleFit, FitResult]) -> None:

@@ -8,8 +8,7 @@ import pytest
 from openmm_density.models import read_model
 from openmm_density.series.frame_fit import FrameFit
 from openmm_density.series.frames import SeriesFrame, SeriesPath
-from openmm_density.series.path import Trace
-from openmm_density.series.result import doubts_about
+from openmm_density.series.result import Trace, doubts_about
 from openmm_density.series.steps import Step
 
 from ..small_models import ADK_OPEN

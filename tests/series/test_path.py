@@ -5,7 +5,7 @@ import pytest
 
 from openmm_density import DensityMap
 from openmm_density.models import read_model
-from openmm_density.series.path import (
+from openmm_density.series.result import (
     Trace,
     change_of_volumes,
     jumps_among,

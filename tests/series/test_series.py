@@ -18,8 +18,7 @@ from openmm_density.series.choice import better_fit
 from openmm_density.series.fit_doubts import fit_notes
 from openmm_density.series.output import SERIES_FILES, series_summary
 from openmm_density.series.page import series_page
-from openmm_density.series.path import rmsd
-from openmm_density.series.result import frame_values
+from openmm_density.series.result import frame_values, rmsd
 from openmm_density.series.volumes import notes_on_volumes
 from openmm_density.validation.correlation import cc_mask
 

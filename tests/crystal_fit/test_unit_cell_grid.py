@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 import torch
 
-from openmm_density.crystals.unit_cell_grid import UnitCellGrid
+from openmm_density.crystal_fit.amplitude_likelihood import UnitCellGrid
 from openmm_density.energies.form_factors import form_factor_gaussians
 from openmm_density.kernels.density import density_splat
 
-from .simulated import direct_structure_factors
+from ..crystals.simulated import direct_structure_factors
 
 ATOMS = np.array([[1.0, 2.0, 3.0], [7.5, 4.2, 11.0], [4.1, 9.3, 6.6]]), [8.0, 20.0, 35.0], ["C", "O", "S"]
 CRYSTALS = {

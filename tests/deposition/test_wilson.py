@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from openmm_density.crystals import read_reflections
-from openmm_density.crystals.wilson import wilson_b
+from openmm_density.deposition.diffraction import wilson_b
 
-from .simulated import simulated, usual_columns, write_mtz
+from ..crystals.simulated import simulated, usual_columns, write_mtz
 
 
 @pytest.mark.parametrize("b_factor", [12.0, 40.0])
