@@ -22,9 +22,9 @@ import openmm
 from scipy.spatial.transform import Rotation
 
 from openmm_density import DensityMap
+from openmm_density.extensions.conformers import FittedConformers
+from openmm_density.extensions.conformers.copies import ConformerGroup
 from openmm_density.fitting import FlexibleFit
-from openmm_density.fitting.conformers import FittedConformers
-from openmm_density.fitting.conformers.copies import ConformerGroup
 from openmm_density.fitting.protocols import find_protocol
 from openmm_density.models import prepare, read_model
 

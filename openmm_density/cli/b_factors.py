@@ -126,7 +126,7 @@ def _show(
     left_out: list[str],
 ) -> None:
     from ..atomic_parameters.by_residue import residue_rows
-    from ..fitting.output.report.b_factors import b_factors_in_words
+    from ..atomic_parameters.in_words import b_factors_in_words
 
     rows = residue_rows(model.topology, refined)
     if options.json:

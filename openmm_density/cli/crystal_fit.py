@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, as_argument
+from ..fitting.extension import protocol_asked
 from ..fitting.output.results import SUMMARY
 from ..progress import Display, console_for_results
 from ..stopwatch import Stopwatch, in_words
@@ -159,10 +160,10 @@ def _protocol(options: FitOptions, is_own: bool) -> Any:
 
     course = options.course
     if not is_own:
-        return options.refinement.of_protocol(course.changed_protocol(options.files.resolution or 2.0))
+        return protocol_asked(course.changed_protocol(options.files.resolution or 2.0), options.by_name())
     protocol = cycle_protocol() if course.steps is None else cycle_protocol(course.steps)
     changed = replace(course, steps=None)
-    return options.refinement.of_protocol(changed.changes_of(protocol))
+    return protocol_asked(changed.changes_of(protocol), options.by_name())
 
 
 def _fit_options(options: FitOptions) -> dict[str, Any]:

@@ -30,8 +30,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add what says how a fit is made, beside its model, map and folder."""
     _add_more_files(parser)
     _add_protocol(protocol := parser.add_argument_group("the protocol"))
-    _add_refinement(refinement := parser.add_argument_group("B factors and occupancies, in the end"))
-    groups = {str(group.title): group for group in (protocol, refinement)}
+    groups = {str(protocol.title): protocol}
     for option in extension_options():
         if option.group not in groups:
             groups[option.group] = parser.add_argument_group(option.group)
@@ -181,26 +180,6 @@ def _add_protocol(parser: argparse._ArgumentGroup) -> None:
         default="on",
         metavar="on|off|SIGMA",
         help="restrain flat groups to planes, with a standard deviation in Å (on, which is 0.02)",
-    )
-
-
-def _add_refinement(parser: argparse._ArgumentGroup) -> None:
-    parser.add_argument(
-        "--b-factors",
-        choices=("off", "auto", "atom", "residue", "group"),
-        help="refine B factors in the end: of the finest level that the resolution and half maps support, or of each atom, "
-        "residue or chain (auto; off with --protocol quick)",
-    )
-    parser.add_argument(
-        "--conformers",
-        choices=("auto", "both", "major"),
-        help="fit alternate conformers in the end too: where the map tells them apart, all of them, or none, which then follow "
-        "the major one rigidly (auto; major with --protocol quick)",
-    )
-    parser.add_argument(
-        "--occupancies",
-        metavar="LIST",
-        help="refine occupancies in the end: of ligands, waters and side-chains, or some of these separated by commas (off)",
     )
 
 

@@ -143,19 +143,6 @@ class Course:
 
 
 @dataclass(frozen=True)
-class Refinement:
-    """What is refined in the end beside positions."""
-
-    b_factors: str | None
-    occupancies: str | None
-    conformers: str | None
-
-    def of_protocol(self, protocol: Protocol) -> Protocol:
-        """Return a protocol with what is asked for here."""
-        return replace(protocol, **{name: value for name, value in values(self).items() if value is not None})
-
-
-@dataclass(frozen=True)
 class Density:
     """The density force."""
 
@@ -213,7 +200,6 @@ class FitOptions:
     output: Output
     files: Files
     course: Course
-    refinement: Refinement
     density: Density
     force_field: ForceField
     run: Run
@@ -226,7 +212,7 @@ class FitOptions:
         return cls(
             *(
                 _chosen(group, options)
-                for group in (Output, Files, Course, Refinement, Density, ForceField, Run, Crystal)
+                for group in (Output, Files, Course, Density, ForceField, Run, Crystal)
             ),
             {option.name: options[option.name] for option in extension_options()},
         )
@@ -240,8 +226,7 @@ class FitOptions:
 
     def changed_protocol(self) -> Protocol:
         """Return the protocol with all changes."""
-        protocol = self.refinement.of_protocol(self.course.changed_protocol(self.files.resolution))
-        return protocol_asked(protocol, self.by_name())
+        return protocol_asked(self.course.changed_protocol(self.files.resolution), self.by_name())
 
     def given_not_with(self, name: str) -> dict[str, Any]:
         """Return the options of extensions that are given and cannot be used with one of the core, by name."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..fitting.extension import extensions
 from ..progress import console_for_results
 from ..stopwatch import PARTS, WITHIN, in_words
 
@@ -26,8 +27,8 @@ def print_outcome(summary: dict[str, Any], folder: Path) -> None:
     _print_changes(console, summary)
     if summary.get("assembly") is not None:
         console.print(_assembly(summary["assembly"]))
-    if summary["b_factors"] is not None:
-        console.print(_b_factors(summary["b_factors"]))
+    for line in (line for extension in extensions() for line in extension.lines(summary)):
+        console.print(line)
     console.print(
         f"{summary['ms_per_step']:.1f} ms a step, {summary['density_ms_per_step']:.2f} ms of it the density force; "
         f"{pull_in_words(summary)}"
@@ -46,13 +47,6 @@ def _assembly(assembly: dict[str, Any]) -> str:
     return (
         f"assembly of {assembly['copies']} copies ({assembly['symmetry']}): CC {assembly['cc_initial']:.3f} before, "
         f"{assembly['cc_final']:.3f} after, {assembly['clashes']} heavy atoms of the unit within 2.2 Å of a copy"
-    )
-
-
-def _b_factors(refined: dict[str, Any]) -> str:
-    return (
-        f"B factors per {refined['level']}: {refined['least_b']:.0f} to {refined['largest_b']:.0f} Å², CC with them "
-        f"{refined['cc']:.3f}, {refined['cc_uniform']:.3f} with the best uniform one"
     )
 
 

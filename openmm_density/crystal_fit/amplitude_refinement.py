@@ -19,7 +19,7 @@ from ..crystals import Phased, Reflections
 from ..fitting.fit_result import FitResult
 from ..fitting.flexible_fit import FlexibleFit
 from ..fitting.output import OutputFolder
-from ..fitting.refined_atoms import prepared_occupancies
+from ..fitting.written_atoms import prepared_occupancies
 from ..units import ANGSTROM_PER_NANOMETER
 from .amplitude_likelihood import AmplitudeLikelihood
 from .models import model_of, phased_model
@@ -107,9 +107,8 @@ class _Macrocycle:
             return result
         b_factors = self._b_factors(positions, result.b_factors.level)
         prepared = replace(result.prepared, b_factors=b_factors)
-        return replace(
-            result, prepared=prepared, b_factors=replace(result.b_factors, b_factors=b_factors.copy())
-        )
+        refined = replace(result.b_factors, b_factors=b_factors.copy())
+        return replace(result, prepared=prepared).with_found(b_factors=refined)
 
     def _positions(self) -> np.ndarray:
         """Return refined positions of all atoms, (N, 3) in Å."""

@@ -11,13 +11,12 @@ from typing import Any
 from ..atomic_files import write_text
 from ..crystals import Phased, Reflections
 from ..deposition.diffraction import crystal_of_data
-from ..fitting.conformers import kept_conformers
+from ..fitting.extension import extended
 from ..fitting.fit_result import FitResult, Row
 from ..fitting.flexible_fit import FlexibleFit
 from ..fitting.locks import wait_until_free
 from ..fitting.output import OutputFolder
 from ..fitting.output.results import UNFINISHED, finished_summary
-from ..fitting.refined_atoms import with_refined_atoms
 from ..models.inverted_centres import with_mended_centres
 from ..models.model import Model
 from ..models.structures import read_model
@@ -229,8 +228,7 @@ def _refined(
     """Return what the simulation made of the model, refined against the amplitudes."""
     if result.simulated is not None:
         # Not the correlation with this cycle's map says which model is better, but R-free of all cycles.
-        refined = fit.solute, fit.fit_map, fit.protocol, None, fit.density.operators
-        result = with_refined_atoms(result.as_simulated(), *refined)
+        result = extended(fit, result.as_simulated())
     return AmplitudeRefinement(fit, output, reflections).refine(result)
 
 
@@ -256,5 +254,4 @@ def _better(
     if r_free < before.r_factors.r_free:
         return result
     because = f"R-free {before.r_factors.r_free:.4f} to {r_free:.4f}"
-    kept = kept_conformers(result.conformers, fit.prepared, fit.solute, fit.fit_map, fit.density.operators)
-    return result.keeping_before(because, fit.prepared, kept)
+    return extended(fit, result.keeping_before(because, fit.prepared))

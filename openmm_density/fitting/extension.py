@@ -7,16 +7,18 @@ called with objects of the core, and returns plain data, which the core puts in 
 ``options``        declared once: the command line (``fit``, ``batch``), the keywords of `FlexibleFit`, ``command.json``
                    and the reference of commands have them from here, and ``fit.asked`` has their values
 ``files``          what it writes into the folder of a fit, so that no other fit overwrites it unasked
-``units``          of its figures in ``summary.json``
 ``protocol``       the protocol as the options ask for it; what cannot be is refused here, before slow imports
 ``forces``         what it adds to the Systems of the fit
 ``before_stage``   called when a stage begins and
 ``after_stage``    when it ends: what it notes by its name in ``RunState.found`` is saved, rolled back and resumed with the state
+``at_end``         called with the minimised model in the Context of the last stage, which it may still move
 ``after``          called when the fit has come to its end: what it finds is kept by its name in ``FitResult.found``, which begins
                    as what was noted in the state
 ``write``          its files
-``told``           its figures of ``summary.json``, columns of the residues, notes and doubts
+``told``           its figures of ``summary.json`` with their units, columns of the residues, notes and doubts
 ``sections``       its sections of ``report.html``, from ``summary.json`` alone: ``report`` makes them again
+``blocks``         the same of the section "Can I trust it?"
+``lines``          what the command prints of it
 =================  ====================================================================================================
 
 It is registered by an entry point of the group ``openmm_density.extensions`` of any installed package; those of this one are in
@@ -38,12 +40,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     import openmm
 
-    from ..html_report.blocks import Section
+    from ..html_report.blocks import Block, Section
     from ..models.preparation import Prepared
+    from ..stopwatch import Stopwatch
     from .checkpoints import RunFolder
+    from .engine import Engine
+    from .fit_map import FitMap
     from .fit_result import FitResult, Progress
     from .flexible_fit import FlexibleFit
-    from .interrupts import Stop
+    from .interrupts import Stop, StopRequest
     from .output.doubt import Doubt
     from .protocols import Protocol
     from .run_state import RunState
@@ -94,17 +99,36 @@ class Told:
     ----------
     figures : mapping
         Put into ``summary.json``: plain numbers, strings, lists and dicts by their names, also where there are none (None).
-    residues : mapping of str to mapping
-        Columns of the summary's residues: by their names, a value by the name of the residue.
+    residues : mapping of str to sequence
+        Columns of the summary's residues, those of the input: by their names, a value of each.
     notes : sequence of str
         Sentences on what was done.
+    untrue : sequence of str
+        Sentences on the preparation of the model that the fit has made untrue.
     doubts : sequence of Doubt
+    units : mapping of str to str
+        Of the figures, and of numbers within them, by their names.
     """
 
     figures: Mapping[str, Any] = field(default_factory=dict)
-    residues: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    residues: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     notes: Sequence[str] = ()
+    untrue: Sequence[str] = ()
     doubts: Sequence[Doubt] = ()
+    units: Mapping[str, str] = field(default_factory=dict)
+
+
+class Ending(NamedTuple):
+    """What an extension has at the end of a fit: the parts of it, its last Context and state, and what may end it early."""
+
+    engine: Engine
+    protocol: Protocol
+    fit_map: FitMap
+    solute: Prepared
+    running: StageContext
+    state: RunState
+    stop: StopRequest
+    stopwatch: Stopwatch
 
 
 class Unfinished(NamedTuple):
@@ -120,7 +144,6 @@ class FitExtension:
     name = ""
     options: tuple[Option, ...] = ()
     files: tuple[str, ...] = ()
-    units: Mapping[str, str] = {}
 
     def protocol(self, protocol: Protocol, asked: Mapping[str, Any]) -> Protocol:
         """Return the protocol with what the options, by name, ask for.
@@ -146,6 +169,10 @@ class FitExtension:
     ) -> None:
         """Do what comes behind the last step of a stage, before the state is saved."""
 
+    def at_end(self, ending: Ending) -> Mapping[str, Any]:
+        """Return what is found of the minimised model, by name."""
+        return {}
+
     def after(
         self, fit: FlexibleFit, result: FitResult, folder: RunFolder | None, stop: Stop, progress: Progress
     ) -> FitResult:
@@ -161,6 +188,14 @@ class FitExtension:
 
     def sections(self, summary: Mapping[str, Any]) -> Sequence[Section]:
         """Return the sections of the page of a fit with this summary."""
+        return ()
+
+    def blocks(self, summary: Mapping[str, Any], residues: Sequence[Mapping[str, Any]]) -> Sequence[Block]:
+        """Return what stands in the section "Can I trust it?" of the page of a fit; the page has these values of its residues."""
+        return ()
+
+    def lines(self, summary: Mapping[str, Any]) -> Sequence[str]:
+        """Return what the command prints in the end."""
         return ()
 
 
@@ -190,6 +225,23 @@ def shared_out(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, An
     defaults = {option.name: option.default for option in extension_options()}
     others = {name: value for name, value in options.items() if name not in {*defaults, "solvent"}}
     return {**defaults, **options}, others
+
+
+def extended(
+    fit: FlexibleFit,
+    result: FitResult,
+    folder: RunFolder | None = None,
+    stop: Stop | None = None,
+    progress: Progress | None = None,
+) -> FitResult:
+    """Return the result of a fit that has come to its end with what extensions find yet."""
+    for extension in extensions():
+        result = extension.after(fit, result, folder, stop or _Never(), progress or (lambda *_: None))
+    return result
+
+
+class _Never:
+    requested = False
 
 
 def protocol_asked(protocol: Protocol, asked: Mapping[str, Any]) -> Protocol:

@@ -13,7 +13,6 @@ from ..models.preparation import Prepared
 
 if TYPE_CHECKING:
     from ..atomic_parameters import BFactors, Occupancies
-    from .conformers.fitted import FittedConformers
     from .extension import Unfinished
 
 
@@ -34,6 +33,9 @@ class Row:
     cc_free: float | None = None
 
 
+_OF_ATOMS = ("b_factors", "occupancies", "conformers")
+"""Of what extensions find, that which is so where the atoms are in the end alone."""
+
 Progress = Callable[[int, int, str, Row | None], None]
 """Called with step, number of steps, stage or what is being done before it, and the newest row; see `FlexibleFit.run`."""
 
@@ -51,9 +53,10 @@ class Simulated:
         With a reference.
     because : str
         A few words on why the model was better before.
-    conformers : FittedConformers, optional
-    refined : (Prepared, BFactors, Occupancies), optional
-        The model with B factors and occupancies that were refined where the simulation left it, and these, each may be None.
+    found : mapping of str to object
+        What extensions found of its atoms where the simulation left it.
+    prepared : Prepared, optional
+        The model with the B factors that were refined there, where some were.
     """
 
     final: np.ndarray
@@ -61,8 +64,8 @@ class Simulated:
     similarity: float
     ca_rmsd: float | None
     because: str
-    conformers: FittedConformers | None = None
-    refined: tuple[Prepared, BFactors | None, Occupancies | None] | None = None
+    found: Mapping[str, Any] = field(default_factory=dict)
+    prepared: Prepared | None = None
 
 
 @dataclass(frozen=True)
@@ -137,14 +140,6 @@ class FitResult:
     amplitude_weight : float, optional
         Times that the logarithm of the likelihood of measured amplitudes counted beside the energy in kT, where the model was
         refined against them in the end.
-    b_factors : BFactors, optional
-        Refined in the end, where the protocol asks for it: ``prepared`` then has them.
-    occupancies : Occupancies, optional
-        The same of occupancies.
-    conformers : FittedConformers, optional
-        Alternate conformers that were fitted with the model, where there are any.
-    not_refined : str, optional
-        A sentence on why these could not be refined.
     written : Written, optional
         Where `openmm_density.fitting.output.OutputFolder.write` has written it. A notebook then shows doubts and the picture
         beside the figures.
@@ -178,10 +173,6 @@ class FitResult:
     exchange: list[dict[str, Any]] = field(default_factory=list)
     ligands: list[dict[str, Any]] = field(default_factory=list)
     ms_by_force: dict[str, float] | None = None
-    b_factors: BFactors | None = None
-    occupancies: Occupancies | None = None
-    not_refined: str | None = None
-    conformers: FittedConformers | None = None
     written: Written | None = None
     unfinished: Unfinished | None = None
     found: Mapping[str, Any] = field(default_factory=dict)
@@ -215,13 +206,31 @@ class FitResult:
         return replace(self, found={**self.found, **found})
 
     @property
+    def b_factors(self) -> BFactors | None:
+        """The B factors that were refined in the end, where the protocol asks for it: ``prepared`` then has them."""
+        return self.found.get("b_factors")
+
+    @property
+    def occupancies(self) -> Occupancies | None:
+        """The same of occupancies."""
+        return self.found.get("occupancies")
+
+    @property
+    def not_refined(self) -> str | None:
+        """A sentence on why these could not be refined."""
+        return self.found.get("not_refined")
+
+    @property
+    def conformers(self) -> Any:
+        """Alternate conformers that were fitted with the model, where there are any."""
+        return self.found.get("conformers")
+
+    @property
     def kept(self) -> str:
         """Which model ``final`` is: "before" or "after"."""
         return "after" if self.simulated is None else "before"
 
-    def keeping_before(
-        self, because: str, prepared: Prepared | None = None, conformers: FittedConformers | None = None
-    ) -> FitResult:
+    def keeping_before(self, because: str, prepared: Prepared | None = None) -> FitResult:
         """Return the result with the model as it was before, and what the simulation made of it beside it.
 
         Parameters
@@ -229,40 +238,32 @@ class FitResult:
         because : str
         prepared : Prepared, optional
             The model with the B factors that it had, where some were refined since.
-        conformers : FittedConformers, optional
-            What is known of the alternate conformers of the model as it was, see
-            `openmm_density.fitting.conformers.kept_conformers`.
         """
         figures = self.final, self.cc_final, self.similarity_final, self.ca_rmsd_final
-        refined = self.prepared, self.b_factors, self.occupancies
-        simulated = Simulated(*figures, because, self.conformers, None if prepared is None else refined)
+        of_atoms = {name: value for name, value in self.found.items() if name in _OF_ATOMS}
+        simulated = Simulated(*figures, because, of_atoms, None if prepared is None else self.prepared)
         return replace(
             self,
             prepared=self.prepared if prepared is None else prepared,
-            b_factors=None,
-            occupancies=None,
             final=self.initial,
             cc_final=self.cc_initial,
             similarity_final=self.similarity_initial,
             ca_rmsd_final=self.ca_rmsd_initial,
             simulated=simulated,
-            conformers=conformers,
+            found={name: value for name, value in self.found.items() if name not in of_atoms},
         )
 
     def as_simulated(self) -> FitResult:
         """Return the result with what the simulation made of the model, better or not."""
         if self.simulated is None:
             return self
-        refined = self.simulated.refined or (self.prepared, self.b_factors, self.occupancies)
         return replace(
             self,
-            prepared=refined[0],
-            b_factors=refined[1],
-            occupancies=refined[2],
+            prepared=self.simulated.prepared or self.prepared,
             final=self.simulated.final,
             cc_final=self.simulated.cc,
             similarity_final=self.simulated.similarity,
             ca_rmsd_final=self.simulated.ca_rmsd,
             simulated=None,
-            conformers=self.simulated.conformers,
+            found={**self.found, "conformers": None, **self.simulated.found},
         )

@@ -22,9 +22,8 @@ from ..units import ANGSTROM_PER_NANOMETER
 from ..validation.geometry import geometry_report
 from .beside import Beside
 from .checkpoints import RunFolder
-from .conformers.fitted import FittedConformers
-from .conformers.last_stage import fitted_conformers, kept_conformers
 from .engine import Engine
+from .extension import Ending, extensions
 from .final_trials import FinalTrials
 from .fit_map import FitMap
 from .fit_result import FitResult, Progress, Row
@@ -191,27 +190,22 @@ class FitRun:
         density_ms = density_milliseconds(running.context)
         by_force = self._milliseconds_by_force(running)
         self._minimize_last(running, state, stop)
-        conformers = self._with_conformers(running, state, stop)
+        found = self._found_at_end(running, state, stop)
         # Resumed, a minimisation that was cut short is made again.
         interrupted = stop.requested
         running.look_at_ligands(state, holds=False)
         with self._stopwatch.part("scoring"):
             last = self.stages.row(running, state, "minimize").result()
         result = self._result(state, last, running, density_ms, interrupted)
-        return self._better(replace(result, ms_by_force=by_force, conformers=conformers))
+        return self._better(replace(result, ms_by_force=by_force).with_found(**found))
 
-    def _with_conformers(
-        self, running: StageContext, state: RunState, stop: StopRequest
-    ) -> FittedConformers | None:
-        """Fit alternate conformers with the model, where that is asked for."""
-        with self._stopwatch.part("conformers"):
-            found = fitted_conformers(
-                self.engine, self._protocol, self._fit_map, self._solute, running, state, stop
-            )
-        if found is not None:
-            running.context.setPositions(
-                found.positions[: len(self._prepared.positions)] / ANGSTROM_PER_NANOMETER
-            )
+    def _found_at_end(self, running: StageContext, state: RunState, stop: StopRequest) -> dict[str, Any]:
+        """Return what extensions find in the Context of the minimised model, by name."""
+        of = self.engine, self._protocol, self._fit_map, self._solute
+        ending = Ending(*of, running, state, stop, self._stopwatch)
+        found: dict[str, Any] = {}
+        for extension in extensions():
+            found |= extension.at_end(ending)
         return found
 
     def _milliseconds_by_force(self, running: StageContext) -> dict[str, float] | None:
@@ -286,10 +280,7 @@ class FitRun:
         because = why_not_better(result.cc_initial, result.cc_final, *geometry, noise)
         if because is None:
             return result
-        judged = self._prepared, self._solute, self._fit_map, self.engine.systems.operators
-        with self._stopwatch.part("conformers"):
-            kept = kept_conformers(result.conformers, *judged)
-        return result.keeping_before(because, conformers=kept)
+        return result.keeping_before(because)
 
     @cached_property
     def _header(self) -> Header:

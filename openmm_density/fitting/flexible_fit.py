@@ -36,7 +36,7 @@ from .checks import (
     check_resolutions,
     check_start,
 )
-from .extension import extensions, protocol_asked, shared_out
+from .extension import extended, protocol_asked, shared_out
 from .fit_map import FitMap
 from .fit_result import FitResult, Progress
 from .fit_run import FitRun
@@ -55,7 +55,6 @@ from .other_maps import OtherMaps
 from .placement import Placement
 from .platforms import load_gpu_code, make_context
 from .protocols import Protocol, find_protocol
-from .refined_atoms import with_refined_atoms
 from .relaxation import Strain
 from .start import Start, examined_and_prepared
 from .worker_process import available_cores
@@ -360,17 +359,14 @@ class FlexibleFit:
         """Return a result with its model at other positions (N, 3) in Å, and what is measured of it there."""
         in_input = self.prepared.input_positions(positions)
         found = result.conformers
-        if found is not None:
-            further = found.positions[len(positions) :]
-            found = replace(found, positions=np.concatenate([positions, further]))
-        return replace(
+        moved = replace(
             result,
             final=positions,
             cc_final=self.fit_map.correlation(self.prepared.model.topology).cc_mask(in_input),
             similarity_final=self.density.similarity(positions),
             ca_rmsd_final=self._measurements.ca_rmsd(positions),
-            conformers=found,
         )
+        return moved if found is None else moved.with_found(conformers=found.moved(positions))
 
     def run(
         self,
@@ -414,12 +410,8 @@ class FlexibleFit:
         stages = [(stage.name, self.rebuilds_before(n)) for n, stage in enumerate(self.protocol.stages)]
         with self.beside.ended_by_errors(), shown_progress(progress, stages) as told:
             result = self._run.run(folder, told, on_interrupt, on_end)
-            with self.stopwatch.part("b_factors"):
-                refined = self.solute, self.fit_map, self.protocol, self.half_maps, self.density.operators
-                result = with_refined_atoms(result, *refined)
             with nullcontext(stop) if stop else StopRequest(on_interrupt, on_end) as ends:
-                for extension in extensions():
-                    result = extension.after(self, result, folder, ends, told or (lambda *_: None))
+                result = extended(self, result, folder, ends, told)
             if folder is not None:
                 folder.save_times(self.stopwatch)
         # No files need be written of it; what is asked for yet is done here.

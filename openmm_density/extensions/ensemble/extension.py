@@ -43,7 +43,6 @@ class Ensemble(FitExtension):
         ),
     )
     files = ("ensemble.cif",)
-    units: Mapping[str, str] = {"rmsf": "Å", "band": "Å", "strength_of_noise": "kJ/mol per fitted atom"}
 
     def protocol(self, protocol: Protocol, asked: Mapping[str, Any]) -> Protocol:
         """Refuse what no ensemble can have."""

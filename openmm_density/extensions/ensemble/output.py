@@ -18,6 +18,7 @@ from .ensemble_files import write_ensemble_cif
 from .search import EnsembleResult
 
 ENSEMBLE = "ensemble.cif"
+_UNITS = {"rmsf": "Å", "band": "Å", "strength_of_noise": "kJ/mol per fitted atom"}
 
 
 def write_ensemble(path: Path, prepared: Prepared, ensemble: EnsembleResult | None) -> None:
@@ -115,7 +116,7 @@ def ensemble_told(ensemble: EnsembleResult | None, prepared: Prepared) -> Told:
     """Return what is said of an ensemble: its figures (None where there is none), the ``rmsf`` of each residue, and notes."""
     figures = ensemble_summary(ensemble, prepared)
     if figures is None:
-        return Told({"ensemble": None})
+        return Told({"ensemble": None}, units=_UNITS)
     notes = [
         ensemble_in_words({"ensemble": figures}),
         *(
@@ -130,8 +131,9 @@ def ensemble_told(ensemble: EnsembleResult | None, prepared: Prepared) -> Told:
             for each in figures["held_ligands"]
         ),
     ]
-    of_residues = {each["residue"]: each["rmsf"] for each in figures["rmsf"]}
-    return Told({"ensemble": figures}, {"rmsf": of_residues}, notes)
+    by_label = {each["residue"]: each["rmsf"] for each in figures["rmsf"]}
+    of_input = [by_label.get(residue_label(each)) for each in prepared.model.topology.residues()]
+    return Told({"ensemble": figures}, {"rmsf": of_input}, notes, units=_UNITS)
 
 
 def ensemble_in_words(summary: Mapping[str, Any]) -> str | None:

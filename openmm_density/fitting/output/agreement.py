@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from ...chemistry.elements import is_hydrogen
 from ...models.matching import match_alpha_carbons, match_ligands, residues_of
 from ...models.model import Model
 from ...validation.model_report import residue_changes
@@ -17,7 +16,6 @@ from ..beside import Pending
 from ..fit_result import FitResult
 from ..flexible_fit import FlexibleFit
 from ..rebuilding.changes import mark_rebuilt
-from ..refined_atoms import input_b_factors
 
 MOST_MARKED = 5
 """Residues of lowest correlation that are named and marked."""
@@ -92,7 +90,6 @@ def map_agreement(fit: FlexibleFit, result: FitResult) -> MapAgreement:
     residues = residues_beside(model, final, reference, reports, pairs)
     # What was rebuilt and is not kept is in none of them.
     mark_rebuilt(residues, [] if result.simulated else result.rebuilding)
-    _add_b_factors(result, residues)
     matched = None if pairs is None else _matched(result, pairs[0])
     return MapAgreement(overall_measures(reports), residues, doubtful_stretches(residues), matched)
 
@@ -118,26 +115,6 @@ def _map_reports(fit: FlexibleFit, result: FitResult) -> dict[str, Pending[dict[
     if fit.reference is not None:
         models["reference"] = (fit.reference.topology, fit.reference.positions)
     return {stage: fit.map_report(topology, positions) for stage, (topology, positions) in models.items()}
-
-
-def _add_b_factors(result: FitResult, residues: list[dict[str, Any]]) -> None:
-    """Add the mean B factor of each residue before and after, and how well it is determined, where they were refined."""
-    if result.b_factors is None:
-        return
-    prepared = result.prepared
-    has = prepared.prepared_index >= 0
-    deviations = np.full(len(has), np.nan)
-    deviations[has] = result.b_factors.deviations[prepared.prepared_index[has]]
-    values = {
-        "b_factor_initial": prepared.model.b_factors,
-        "b_factor_final": input_b_factors(result),
-        "b_factor_deviation": deviations,
-    }
-    for row, residue in zip(residues, prepared.model.topology.residues(), strict=True):
-        atoms = [atom.index for atom in residue.atoms() if not is_hydrogen(atom)]
-        for name, each in values.items():
-            known = [float(each[index]) for index in atoms if np.isfinite(each[index])]
-            row[name] = round(sum(known) / len(known), 2) if known else None
 
 
 def overall_measures(reports: Mapping[str, dict[str, Any]]) -> dict[str, Any]:

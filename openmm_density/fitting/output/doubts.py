@@ -72,7 +72,6 @@ def doubts_about(
         *contact_doubts(summary),
         *worse_doubts(summary["worse_geometry"]),
         *_unknown_ligand_doubts(summary),
-        *_conformer_doubts(result),
         *of_extensions,
         *_stretch_doubts(stretches, residues),
     ]
@@ -316,25 +315,6 @@ def _unknown_ligand_doubts(summary: Mapping[str, Any]) -> list[Doubt]:
             "check its SMILES and where it starts."
         )
         doubts.append(Doubt("ligand", said, (Place.of(ligand["residue"]),)))
-    return doubts
-
-
-def _conformer_doubts(result: FitResult) -> list[Doubt]:
-    """Return doubts about alternate conformers that the map does not show, by how they are written."""
-    missing = [] if result.conformers is None else result.conformers.not_shown
-    doubts = []
-    rigid = "they follow rigidly and keep the input's occupancies"
-    for written, how in (
-        (False, rigid if result.simulated is None else "they are written as the input has them"),
-        (True, "they are written as fitted"),
-    ):
-        found = [each for each in missing if each.written == written]
-        if found:
-            said = (
-                f"the map does not show alternate conformers {listing([str(each) for each in found], 10)}: {how}; "
-                "look at each, and leave out what is not there."
-            )
-            doubts.append(Doubt("conformers", said, tuple(Place.of(each.residue) for each in found)))
     return doubts
 
 

@@ -23,7 +23,7 @@ from ..half_maps import StrengthScan
 from ..interrupts import Stop
 from ..locks import FolderLock
 from ..log_table import log_table
-from ..refined_atoms import (
+from ..written_atoms import (
     input_b_factors,
     input_occupancies,
     prepared_occupancies,

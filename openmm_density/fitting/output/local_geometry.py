@@ -17,9 +17,8 @@ from ...models.preparation import Prepared
 from ...validation.flatness import with_conjugated_systems
 from ...validation.local_geometry import LocalGeometry, Worse
 from ...wording import listing
-from ..conformers.copies import labels_of
 from ..fit_result import FitResult
-from ..refined_atoms import placed_alternates
+from ..written_atoms import labels_of, placed_alternates
 from .doubt import Doubt, Place
 
 MOST_NAMED = 10

@@ -26,13 +26,13 @@ def notes_on(
     residues: Sequence[Mapping[str, Any]],
     scan: StrengthScan | None = None,
     pdb_limit: str | None = None,
+    untrue: Sequence[str] = (),
 ) -> list[str]:
     """Return what was done to the model and what could not be, in a sentence each."""
     return [
         *fit.corrections.sentences(fit.density_map),
         *_placement_note(fit),
-        *_conformer_notes(result),
-        *(each for each in result.prepared.report.sentences if not _is_untrue(each, result)),
+        *(each for each in result.prepared.report.sentences if each not in untrue),
         *fit.notes,
         *(fit.planarity.notes if fit.planarity else ()),
         *(note for restraint in fit.restraints for note in restraint.notes),
@@ -44,7 +44,6 @@ def notes_on(
         *([] if pdb_limit is None else [f"fitted.pdb was left out: {pdb_limit}"]),
         *_strength_note(fit, result),
         *_hydrogens_note(fit, result),
-        *_refined_notes(result),
         *_unknown_notes(residues),
         *summary["geometry_final"]["notes"],
     ]
@@ -68,40 +67,6 @@ def _strain_note(fit: FlexibleFit) -> list[str]:
         "The start has a bad geometry, which was relaxed in stages before the fit, with the chirality of every centre kept: "
         f"{found}."
     ]
-
-
-def _is_untrue(sentence: str, result: FitResult) -> bool:
-    """Return whether a sentence says of conformers that they were not fitted which were."""
-    # Where the model was kept as it was, a note of its own says what became of them.
-    found = result.conformers if result.simulated is None else result.simulated.conformers
-    return (
-        found is not None
-        and len(found.copies) > 0
-        and sentence == result.prepared.model.alternates.sentence()
-    )
-
-
-def _conformer_notes(result: FitResult) -> list[str]:
-    """Return what became of alternate conformers, where they were to be fitted."""
-    found, alternates = result.conformers, result.prepared.model.alternates
-    if found is None:
-        return []
-    if not len(found.copies):
-        return found.notes
-    names = listing([group.name for group in found.copies.groups])
-    others = len(alternates.conformers()) - sum(len(group.labels) for group in found.copies.groups)
-    sentence = f"All conformers of {names} were fitted, each to its part of the density"
-    if others:
-        what = "1 alternate conformer moves" if others == 1 else f"{others} alternate conformers move"
-        sentence += f"; {what} rigidly with the residue around"
-    return [f"{sentence}.", *found.notes]
-
-
-def _refined_notes(result: FitResult) -> list[str]:
-    """Return what is to be known of refined B factors and occupancies."""
-    found = [each for each in (result.b_factors, result.occupancies) if each is not None]
-    notes = [note for each in found for note in each.notes]
-    return notes if result.not_refined is None else [*notes, result.not_refined]
 
 
 def _search_note(result: FitResult) -> list[str]:

@@ -47,9 +47,3 @@ UNITS = {
 }
 """Of the numbers in summary.json by their names, wherever they stand, without the endings _initial, _relaxed, _final and
 _reference. What is not here has none."""
-REFINED_UNITS = {
-    **dict.fromkeys(("b_factor", "b_factor_deviation", "mean_b_deviation"), "Å²"),
-    **dict.fromkeys(("uniform_b", "mean_b", "least_b", "largest_b"), "Å²"),
-    "processor_seconds": "s",
-}
-"""The same of what is there only where B factors or occupancies were refined."""

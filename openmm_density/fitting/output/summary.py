@@ -35,7 +35,7 @@ from .doubt import Doubt, located
 from .doubts import doubts_about
 from .local_geometry import worse_in_fit
 from .notes import notes_on
-from .quantities import REFINED_UNITS, UNITS
+from .quantities import UNITS
 
 MOST_WORST = 10
 """Residues of lowest correlation that it names."""
@@ -65,7 +65,6 @@ def summarize(
         **_speed(fit, result),
         **_planarity(fit, result),
         "restraints_violated": {name: [*map(str, each)] for name, each in violated.items()},
-        **_refined(result),
         **_geometry(fit, result),
         **contact_report(fit, result),
         "rigid_residues": list(result.prepared.report.rigid_residues),
@@ -76,7 +75,8 @@ def summarize(
     told = [extension.told(fit, result) for extension in extensions()]
     for each in told:
         summary |= each.figures
-    notes = notes_on(fit, result, summary, agreement.residues, scan, pdb_limit)
+    untrue = [sentence for each in told for sentence in each.untrue]
+    notes = notes_on(fit, result, summary, agreement.residues, scan, pdb_limit, untrue)
     notes += [note for each in told for note in each.notes]
     summary["notes"] = [with_arguments(note, spellings) for note in notes]
     findings = fit.map_checks.with_later(checks)
@@ -91,11 +91,10 @@ def summarize(
     ]
     columns = {name: values for each in told for name, values in each.residues.items()}
     summary["residues"] = [
-        row | {name: values.get(row["residue"]) for name, values in columns.items()}
-        for row in agreement.residues
+        row | {name: values[number] for name, values in columns.items()}
+        for number, row in enumerate(agreement.residues)
     ]
-    units = UNITS | (REFINED_UNITS if summary["b_factors"] or summary["occupancies"] else {})
-    summary["units"] = units | {name: unit for each in extensions() for name, unit in each.units.items()}
+    summary["units"] = UNITS | {name: unit for each in told for name, unit in each.units.items()}
     return summary
 
 
@@ -290,16 +289,6 @@ def _geometry(fit: FlexibleFit, result: FitResult) -> dict[str, Any]:
         "geometry_reference": None if of_reference is None else of_reference.as_dict(),
         **compare_geometry(before, after).as_dict(),
         "worse_geometry": [each.as_dict() for each in worse_in_fit(fit.solute, result, fit.planes)],
-    }
-
-
-def _refined(result: FitResult) -> dict[str, Any]:
-    """Return what was refined in the end beside positions."""
-    b_factors, occupancies = result.b_factors, result.occupancies
-    return {
-        "b_factors": None if b_factors is None else b_factors.as_dict(),
-        "occupancies": None if occupancies is None else occupancies.as_dict(),
-        "conformers": None if result.conformers is None else result.conformers.as_dict(),
     }
 
 

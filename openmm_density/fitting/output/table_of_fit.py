@@ -19,7 +19,7 @@ from ...validation.fsc import ShellCorrelation
 from ...wording import one_line
 from ..fit_result import FitResult
 from ..flexible_fit import FlexibleFit
-from ..refined_atoms import input_b_factors, input_occupancies
+from ..written_atoms import input_b_factors, input_occupancies
 from .agreement import MapAgreement
 from .results import FITTED, TABLE_ONE
 from .summary import versions

@@ -86,7 +86,7 @@ class Protocol:
     occupancies : str
         Whose occupancies are refined in the end: "ligands", "waters", "side-chains" or several, separated by commas; or "off".
     conformers : {"major", "auto", "both"}
-        Whether alternate conformers are fitted in the end, see `openmm_density.fitting.conformers`: not, where the map tells them
+        Whether alternate conformers are fitted in the end: not, where the map tells them
         apart, or all that can be. Those that are not follow the fitted one rigidly.
     search : {"auto", "off", "full"}
         Whether the searches that stages ask for are made as far as they take about as long as the steps do (see

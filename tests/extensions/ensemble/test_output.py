@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import numpy as np
+from openmm import app
 
 from openmm_density.extensions.ensemble import output as ensembles
 from openmm_density.extensions.ensemble.output import held_ligands, unknown_ligands
@@ -40,8 +41,12 @@ def test_a_note_says_so(monkeypatch):
     }
     monkeypatch.setattr(ensembles, "ensemble_summary", lambda *_: told)
     monkeypatch.setattr(ensembles, "ensemble_in_words", lambda _: "2 replicas.")
-    found = ensembles.ensemble_told(object(), None)
-    assert found.figures == {"ensemble": told} and found.residues == {"rmsf": {"A ALA 1": 0.5}}
+    topology = app.Topology()
+    chain = topology.addChain("A")
+    for number in ("1", "2"):
+        topology.addResidue("ALA", chain, number)
+    found = ensembles.ensemble_told(object(), SimpleNamespace(model=SimpleNamespace(topology=topology)))
+    assert found.figures == {"ensemble": told} and found.residues == {"rmsf": [0.5, None]}
     assert found.notes == [
         "2 replicas.",
         "A LIG 1 has a shape that its potential does not know in model 2, model 4 of ensemble.cif, where springs held it "

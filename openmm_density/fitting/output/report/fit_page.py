@@ -35,7 +35,6 @@ from ....wording import counted
 from ...extension import extensions
 from ..figures import crossing_in_words, figure_table
 from .assembly import assembly_card
-from .b_factors import b_factor_blocks
 from .contents import FitContents
 from .crystal import crystal_cards, crystal_section, crystal_verdict
 from .done import done_section
@@ -250,7 +249,7 @@ def _can_it_be_trusted(
             ),
         ),
         Items("Where to look", _places_to_look(summary, after)),
-        *b_factor_blocks(summary, residues),
+        *(block for extension in extensions() for block in extension.blocks(summary, residues)),
         Residues("All residues, those that fit the map worst first"),
     ]
     return Section("trust", "Can I trust it?", blocks)

@@ -370,12 +370,6 @@ def _place_hydrogens(
             result[own] = positions[original] @ rotation.T + shift
 
 
-def labels_of(prepared: Prepared) -> list[str]:
-    """Return the label of the conformer that each atom of a prepared model is of, empty for none."""
-    records = prepared.model.records
-    return ["" if k < 0 else records[k].altloc for k in prepared.nearest_input()]
-
-
 def heavy_atoms(topology: app.Topology, atoms: np.ndarray) -> np.ndarray:
     """Return those of some atoms that are no hydrogens."""
     every = list(topology.atoms())

@@ -1,43 +1,16 @@
-"""The part of a fit's page on B factors and occupancies."""
+"""What refined B factors are, in words."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
-
-from ....html_report.blocks import Block, Plot, Table, Text
-from ....html_report.residue_plots import b_factor_figure
 
 FAR_FROM_UNIFORM = 0.2
 """By this part the mean of refined B factors may differ from the best uniform one."""
 LOW_CC = 0.6
 """Of a model where it belongs, with the best uniform B factor, the correlation is above it (.75 and more on the maps tried)."""
 _OF = {"atom": "each atom", "residue": "each residue", "group": "each chain"}
-_REFINED = "B factors by residue, refined, with standard deviations (click on a residue to see it)"
 _BEFORE_AMPLITUDES = "before they were refined against the amplitudes, "
-_KEPT = "B factors, as they were in the input: this fit does not refine them"
-
-
-def b_factor_blocks(summary: Mapping[str, Any], residues: Sequence[Mapping[str, Any]]) -> list[Block]:
-    """Return what a page shows of B factors, and of occupancies where they were refined."""
-    refined, occupancies = summary.get("b_factors"), summary.get("occupancies")
-    blocks: list[Block] = [
-        Plot(
-            "b-factors",
-            _KEPT if refined is None else _REFINED,
-            "The mean B factor of each residue.",
-            b_factor_figure(summary["residues"], [residue["b_factor"] for residue in residues]),
-        )
-    ]
-    if refined is not None:
-        blocks.append(Text(b_factors_in_words(refined, of_amplitudes=bool(summary.get("crystal")))))
-    if occupancies is not None:
-        rows = [
-            (name, [f"{value:.2f}", f"{occupancies['deviations'][name]:.2f}"])
-            for name, value in occupancies["values"].items()
-        ]
-        blocks.append(Table("Occupancies, refined", ["occupancy", "standard deviation"], rows))
-    return blocks
 
 
 def b_factors_in_words(refined: Mapping[str, Any], of_amplitudes: bool = False) -> str:

@@ -16,17 +16,18 @@ from ...chemistry.elements import is_hydrogen
 from ...chemistry.torsions import torsion_angles
 from ...energies.density_fit import DensityFit
 from ...errors import SimulationError
+from ...fitting.descent import descend
+from ...fitting.dynamics import set_temperature
+from ...fitting.engine import Engine
+from ...fitting.fit_systems import RESTRAINT_GROUP
+from ...fitting.interrupts import Stop
+from ...fitting.platforms import make_context
+from ...fitting.protocols import Protocol, Stage
+from ...fitting.stability import is_blow_up
+from ...fitting.written_atoms import labels_of
 from ...models.preparation import Prepared
 from ...units import ANGSTROM_PER_NANOMETER, positions_in_angstrom
-from ..descent import descend
-from ..dynamics import set_temperature
-from ..engine import Engine
-from ..fit_systems import RESTRAINT_GROUP
-from ..interrupts import Stop
-from ..platforms import make_context
-from ..protocols import Protocol, Stage
-from ..stability import is_blow_up
-from .copies import ConformerCopies, labels_of, where_given
+from .copies import ConformerCopies, where_given
 from .fitted import FittedConformers
 
 if TYPE_CHECKING:

@@ -11,17 +11,22 @@ from scipy.spatial import cKDTree
 
 from ...chemistry.elements import is_hydrogen
 from ...errors import InputError, SimulationError
+from ...fitting.engine import Engine
+from ...fitting.extension import Ending
+from ...fitting.fit_map import FitMap, scattering_of
+from ...fitting.fit_result import FitResult
+from ...fitting.interrupts import Stop
+from ...fitting.protocols import Protocol
+from ...fitting.run_state import RunState
+from ...fitting.stage_context import StageContext
+from ...fitting.written_atoms import placed_alternates, prepared_occupancies
 from ...models.conformer_topology import PlacedConformers
 from ...models.preparation import Prepared
 from ...models.symmetry_operators import SymmetryOperators
+from ...units import ANGSTROM_PER_NANOMETER
 from ...wording import listing
-from ..engine import Engine
-from ..fit_map import FitMap, scattering_of
-from ..interrupts import Stop
-from ..protocols import Protocol
-from ..run_state import RunState
-from ..stage_context import StageContext
 from .copies import ConformerCopies, conformer_copies, heavy_atoms, where_given
+from .evidence import local_correlations
 from .fitted import FittedConformers, NotShown
 from .refinement import ConformerFit, of_conformers
 
@@ -91,6 +96,39 @@ def fitted_conformers(
     if shown != everything:
         found = fit.of_groups(found, shown, *how, stop)
     return replace(found, notes=copies.left, not_shown=missing)
+
+
+def fit_conformers(ending: Ending) -> FittedConformers | None:
+    """Return the same of a fit at its end, and put its model where it is best with them."""
+    *of, running, state, stop, _ = ending
+    found = fitted_conformers(*of, running, state, stop)
+    if found is not None:
+        n = len(ending.engine.systems.prepared.positions)
+        running.context.setPositions(found.positions[:n] / ANGSTROM_PER_NANOMETER)
+    return found
+
+
+def with_evidence(
+    result: FitResult, solute: Prepared, fit_map: FitMap, operators: SymmetryOperators | None = None
+) -> FitResult:
+    """Return the result of a fit with what fitted conformers explain of the density around them."""
+    found, refined, beside = result.conformers, result.b_factors, placed_alternates(result, solute)
+    if beside is None or not len(found.copies):
+        return result
+    n, copies = solute.topology.getNumAtoms(), found.copies
+    occupancies = np.clip(prepared_occupancies(result)[:n], 0, 1)
+    alternating = np.concatenate([copies.others.originals, copies.n_atoms + np.arange(len(copies))])
+    around = found.positions[heavy_atoms(copies.others.joined, np.unique(alternating))]
+    level = "residue" if refined is None else refined.level
+    try:
+        correlations = local_correlations(
+            solute.topology, fit_map, result.final[:n], occupancies, beside, around, level, operators
+        )
+    except InputError as error:
+        problem = f"What conformers explain of the density is not known: {error}"
+        return result.with_found(conformers=replace(found, notes=[*found.notes, problem]))
+    explained = {"cc_both": correlations.both, "cc_major": correlations.major}
+    return result.with_found(conformers=replace(found, **explained))
 
 
 def kept_conformers(

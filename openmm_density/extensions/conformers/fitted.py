@@ -77,6 +77,11 @@ class FittedConformers:
     cc_both: float | None = None
     cc_major: float | None = None
 
+    def moved(self, positions: np.ndarray) -> FittedConformers:
+        """Return the same with the model at other positions (N, 3) in Å."""
+        further = self.positions[len(positions) :]
+        return replace(self, positions=np.concatenate([positions, further]))
+
     def with_only(self, groups: list[int]) -> FittedConformers:
         """Return those of some groups."""
         kept, n = np.isin(self.copies.group_of_copy, groups), self.copies.n_atoms

@@ -11,9 +11,9 @@ from openmm import app
 from ...atomic_parameters import BFactorRefinement
 from ...atomic_parameters.masked_map import MaskedMap
 from ...atomic_parameters.scatterers import Mates, Scatterers
+from ...fitting.fit_map import FitMap, scattering_of
 from ...models.conformer_topology import PlacedConformers
 from ...models.symmetry_operators import SymmetryOperators
-from ..fit_map import FitMap, scattering_of
 
 
 class LocalCorrelations(NamedTuple):

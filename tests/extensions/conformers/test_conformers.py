@@ -10,18 +10,19 @@ import numpy as np
 import pytest
 
 from openmm_density.atomic_parameters import BFactorRefinement
-from openmm_density.fitting import FlexibleFit, fit_run
-from openmm_density.fitting.conformers import FittedConformers, kept_conformers
-from openmm_density.fitting.conformers.copies import conformer_copies
-from openmm_density.fitting.conformers.last_stage import fitted_conformers, groups_shown, not_shown
-from openmm_density.fitting.output.doubts import _conformer_doubts
-from openmm_density.fitting.output.notes import _conformer_notes, notes_on
-from openmm_density.fitting.refined_atoms import (
-    input_b_factors,
-    input_occupancies,
-    with_refined_atoms,
-    written_alternates,
+from openmm_density.extensions.conformers import FittedConformers, kept_conformers
+from openmm_density.extensions.conformers.copies import conformer_copies
+from openmm_density.extensions.conformers.last_stage import (
+    fitted_conformers,
+    groups_shown,
+    not_shown,
+    with_evidence,
 )
+from openmm_density.extensions.conformers.output import conformer_doubts, conformer_notes, conformers_told
+from openmm_density.fitting import FlexibleFit, fit_run
+from openmm_density.fitting.extension import extended
+from openmm_density.fitting.output.notes import notes_on
+from openmm_density.fitting.written_atoms import input_b_factors, input_occupancies, written_alternates
 from openmm_density.models import prepare, read_model
 from openmm_density.models.model import Alternates
 from openmm_density.models.structure_files import write_model_cif, write_pdb
@@ -74,7 +75,7 @@ def test_they_explain_the_density_around_them(two_conformers):
     assert found["cc_both"] > 0.97 > 0.93 > found["cc_major"]
     assert [each["residue"] for each in found["fitted"]] == ["A LYS 13", "A PHE 19"]
     assert all(sum(each["occupancies"].values()) == pytest.approx(1) for each in found["fitted"])
-    (note,) = _conformer_notes(two_conformers.result)
+    (note,) = conformer_notes(two_conformers.result)
     assert note == (
         "All conformers of A LYS 13, A PHE 19 were fitted, each to its part of the density; 1 alternate conformer moves rigidly "
         "with the residue around."
@@ -86,7 +87,7 @@ def test_a_conformer_without_density_is_not_shown_and_stays_as_the_input_has_it(
     assert (missing.residue, missing.label, missing.written) == ("A GLU 22", "B", False)
     assert missing.occupancy < 0.1
     assert {written[key][1] for key in written if key[0] in ABSENT} == {0.5}
-    (doubt,) = _conformer_doubts(two_conformers.result)
+    (doubt,) = conformer_doubts(two_conformers.result)
     assert str(missing) in doubt.sentence and doubt.places[0].members == ("A GLU 22",)
     assert two_conformers.result.conformers.as_dict()["not_shown"] == [missing.as_dict()]
 
@@ -110,7 +111,8 @@ def kept_before(two_conformers):
     """The result of a fit that did not make the model better."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fit_run, "why_not_better", lambda *_: "for a reason")
-        return two_conformers.fit._run._better(two_conformers.result)
+        fit = two_conformers.fit
+        return extended(fit, fit._run._better(two_conformers.result))
 
 
 def test_a_model_that_is_kept_as_it_was_has_the_conformers_of_the_input(two_conformers, kept_before):
@@ -129,7 +131,7 @@ def test_of_a_model_that_is_kept_as_it_was_the_conformers_are_judged_where_it_ha
     absent = missing["A GLU 22", "B"]
     assert absent.occupancy < 0.15 and not any(each.written for each in missing.values())
     assert ("A PHE 19", "A") not in missing
-    (doubt,) = _conformer_doubts(kept_before)
+    (doubt,) = conformer_doubts(kept_before)
     assert str(absent) in doubt.sentence and "they are written as the input has them" in doubt.sentence
     # Had nothing been said of them after the fit, nothing would be known before it.
     fit, found = two_conformers.fit, two_conformers.result.conformers
@@ -142,7 +144,9 @@ def test_notes_of_a_model_that_is_kept_as_it_was_say_one_thing_of_its_conformers
     fit, stated = two_conformers.fit, kept_before.prepared.model.alternates.sentence()
     assert stated in kept_before.prepared.report.sentences
     summary = {"geometry_final": {"notes": []}}
-    found = [note for note in notes_on(fit, kept_before, summary, []) if "conformer" in note]
+    told = conformers_told(kept_before)
+    notes = [*notes_on(fit, kept_before, summary, [], untrue=told.untrue), *told.notes]
+    found = [note for note in notes if "conformer" in note]
     assert found == [
         "All conformers of A LYS 13, A PHE 19 were fitted with what the simulation made of the model (after.*); as that was not "
         "better, every alternate conformer is written as the input has it."
@@ -151,11 +155,9 @@ def test_notes_of_a_model_that_is_kept_as_it_was_say_one_thing_of_its_conformers
 
 def test_what_conformers_explain_is_known_without_refined_b_factors(two_conformers):
     fit, result = two_conformers.fit, two_conformers.result
-    given = replace(
-        result, b_factors=None, conformers=replace(result.conformers, cc_both=None, cc_major=None)
-    )
-    protocol = replace(two_conformers.protocol, b_factors="off")
-    again = with_refined_atoms(given, fit.solute, fit.fit_map, protocol)
+    unexplained = replace(result.conformers, cc_both=None, cc_major=None)
+    given = result.with_found(b_factors=None, conformers=unexplained)
+    again = with_evidence(given, fit.solute, fit.fit_map)
     assert again.b_factors is None
     assert again.conformers.cc_both > 0.97 > 0.93 > again.conformers.cc_major
 

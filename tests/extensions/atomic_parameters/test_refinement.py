@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from openmm_density.errors import InputError
-from openmm_density.fitting.refined_atoms import input_occupancies, with_refined_atoms
+from openmm_density.extensions.atomic_parameters.refinement import with_refined_atoms
+from openmm_density.fitting.written_atoms import input_occupancies
 
 
 def refined(fitted, result=None, **asked):

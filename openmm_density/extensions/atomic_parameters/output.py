@@ -1,0 +1,53 @@
+"""What ``summary.json`` says of B factors and occupancies."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...chemistry.elements import is_hydrogen
+from ...fitting.extension import Told
+from ...fitting.fit_result import FitResult
+from ...fitting.written_atoms import input_b_factors
+
+_UNITS = {
+    **dict.fromkeys(("b_factor", "b_factor_deviation", "mean_b_deviation"), "Å²"),
+    **dict.fromkeys(("uniform_b", "mean_b", "least_b", "largest_b"), "Å²"),
+    "processor_seconds": "s",
+}
+
+
+def atoms_told(result: FitResult) -> Told:
+    """Return ``b_factors`` and ``occupancies``, null where they were not refined, and the mean B factor of each residue."""
+    found = {"b_factors": result.b_factors, "occupancies": result.occupancies}
+    notes = [note for each in found.values() if each is not None for note in each.notes]
+    return Told(
+        {name: None if each is None else each.as_dict() for name, each in found.items()},
+        _of_residues(result),
+        [*notes, *([] if result.not_refined is None else [result.not_refined])],
+        units={} if result.b_factors is result.occupancies is None else _UNITS,
+    )
+
+
+def _of_residues(result: FitResult) -> dict[str, list[float | None]]:
+    """Return the mean B factor of each residue before and after, and how well it is determined, where they were refined."""
+    if result.b_factors is None:
+        return {}
+    prepared = result.prepared
+    has = prepared.prepared_index >= 0
+    deviations = np.full(len(has), np.nan)
+    deviations[has] = result.b_factors.deviations[prepared.prepared_index[has]]
+    values = {
+        "b_factor_initial": prepared.model.b_factors,
+        "b_factor_final": input_b_factors(result),
+        "b_factor_deviation": deviations,
+    }
+    heavy = [
+        [atom.index for atom in residue.atoms() if not is_hydrogen(atom)]
+        for residue in prepared.model.topology.residues()
+    ]
+    return {name: [_mean(each[atoms]) for atoms in heavy] for name, each in values.items()}
+
+
+def _mean(values: np.ndarray) -> float | None:
+    known = [float(value) for value in values if np.isfinite(value)]
+    return round(sum(known) / len(known), 2) if known else None
