@@ -21,6 +21,8 @@ from .model import Link, Model
 LIGAND_BOND_SLACK = 0.45
 LINK_SLACK = 0.30
 METAL_BOND_SLACK = 0.60
+# In a ring of three no bond is longer than by this.
+TRIANGLE_SLACK = 0.25
 
 BACKBONE_BONDS = (("C", "N"), ("O3'", "P"))
 """Names of the atoms that join a residue to the one behind it in its polymer."""
@@ -129,7 +131,7 @@ def add_bonds(
         add(i, j)
     for i, j in _disulphides(topology, positions):
         add(i, j)
-    near, odd = _near_as_bonds(topology, positions), _is_odd(topology)
+    near, odd = _without_triangles(atoms, positions, _near_as_bonds(topology, positions)), _is_odd(topology)
     for i, j in near:
         if atoms[i].residue is atoms[j].residue or is_metal(atoms[i]) or is_metal(atoms[j]):
             add(i, j)
@@ -151,6 +153,29 @@ def add_bonds(
         elif odd[i] or odd[j]:
             unexplained.append((i, j))
     model.short_contacts = tuple(sorted(unexplained))
+
+
+def _without_triangles(
+    atoms: Sequence[app.topology.Atom], positions: np.ndarray, pairs: list[tuple[int, int]]
+) -> list[tuple[int, int]]:
+    """Return pairs without those that are long, and of neighbours of one atom: the oxygens of a distorted carboxylate."""
+    excess = {
+        (i, j): float(np.linalg.norm(positions[i] - positions[j]))
+        - covalent_radius(atoms[i])
+        - covalent_radius(atoms[j])
+        for i, j in pairs
+        if not (is_metal(atoms[i]) or is_metal(atoms[j]))
+    }
+    neighbours: dict[int, set[int]] = defaultdict(set)
+    for (i, j), beyond in excess.items():
+        if beyond <= TRIANGLE_SLACK:
+            neighbours[i].add(j)
+            neighbours[j].add(i)
+    return [
+        (i, j)
+        for i, j in pairs
+        if excess.get((i, j), 0.0) <= TRIANGLE_SLACK or not neighbours[i] & neighbours[j]
+    ]
 
 
 def _excess(atoms: Sequence[app.topology.Atom], positions: np.ndarray, i: int, j: int) -> float:

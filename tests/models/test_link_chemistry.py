@@ -167,3 +167,16 @@ def test_a_contact_at_an_impossible_angle_is_no_bond(tmp_path: Path) -> None:
 
 def test_a_protein_without_ligands_has_no_such_contacts(tmp_path: Path) -> None:
     assert read_model(write_fragment(tmp_path / "fragment.pdb", residues=24)).short_contacts == ()
+
+
+def test_the_oxygens_of_a_bent_carboxylate_are_not_bonded(tmp_path):
+    """1.66 Å apart, where a ring of three has 1.5 Å."""
+    places = {"C1": (-1.5, 0.0), "C2": (0.0, 0.0), "O1": (0.94, 0.83), "O2": (0.94, -0.83)}
+    lines = [
+        f"HETATM{n:5d}  {name:3s} LIG A   1    {x:8.3f}{y:8.3f}{0.0:8.3f}  1.00 20.00           {name[0]}"
+        for n, (name, (x, y)) in enumerate(places.items(), start=1)
+    ]
+    path = tmp_path / "ligand.pdb"
+    path.write_text("\n".join([*lines, "END", ""]))
+    bonds = {frozenset((a.name, b.name)) for a, b in read_model(path).topology.bonds()}
+    assert bonds == {frozenset(pair) for pair in (("C1", "C2"), ("C2", "O1"), ("C2", "O2"))}
