@@ -25,6 +25,14 @@ def register_operators() -> None:
         importlib.import_module(f"{__package__}.{folder}")
 
 
+def define_in_pytorch(schema: str, function: Callable[..., Any]) -> Any:
+    """Define an operator that a Python function serves on every device, and return it."""
+    LIBRARY.define(schema)
+    name = schema[: schema.index("(")]
+    LIBRARY.impl(name, _in_own_thread(function), "CompositeExplicitAutograd")
+    return getattr(torch.ops.openmm_density, name).default
+
+
 def define(schema: str, folder: str, reference: Callable[..., Any]) -> Any:
     """Define an operator whose C++ or Triton is loaded at its first call.
 
@@ -101,10 +109,10 @@ def _serve_reference(folder: str) -> None:
     """Register the PyTorch implementations of a folder's operators for CPU tensors, once."""
     with _lock:
         for name, reference in _references.pop(folder, {}).items():
-            LIBRARY.impl(name, in_own_thread(reference), "CPU")
+            LIBRARY.impl(name, _in_own_thread(reference), "CPU")
 
 
-def in_own_thread(reference: Callable[..., Any]) -> Callable[..., Any]:
+def _in_own_thread(reference: Callable[..., Any]) -> Callable[..., Any]:
     """Return a reference that can differentiate: below the dispatcher, this thread records nothing for autograd."""
 
     def run(stream: torch.cuda.Stream | None, *arguments: Any) -> Any:

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..library import LIBRARY, define
+from ..library import LIBRARY, define, define_in_pytorch
 from . import reference
 
 __all__ = ["messages", "messages_backward", "painn"]
@@ -30,16 +30,14 @@ __all__ = ["messages", "messages_backward", "painn"]
 
 _LIST = "Tensor positions, Tensor? box, Tensor offsets, Tensor neighbors, Tensor shifts"
 
-_MESSAGES = define(
+_MESSAGES = define_in_pytorch(
     f"messages({_LIST}, Tensor sent, Tensor vectors, Tensor filter, float cutoff) -> (Tensor by_scalars, Tensor by_vectors)",
-    "messages",
     reference.messages,
 )
 
-_MESSAGES_BACKWARD = define(
+_MESSAGES_BACKWARD = define_in_pytorch(
     f"messages_backward({_LIST}, Tensor sent, Tensor vectors, Tensor filter, float cutoff, Tensor by_scalars, Tensor by_vectors) "
     "-> (Tensor by_positions, Tensor by_sent, Tensor by_sent_vectors)",
-    "messages",
     reference.messages_backward,
 )
 
@@ -63,8 +61,8 @@ def messages(
 ) -> tuple[Tensor, Tensor]:
     """Return what every atom receives from its neighbours; callable from TorchScript.
 
-    The same input gives the same bits, with any number of threads. Autograd does not see through it: `messages_backward` is its
-    derivative.
+    PyTorch's own operators work it out, in float64. The same input gives the same bits, with any number of threads. Autograd does
+    not see through it: `messages_backward` is its derivative.
 
     Parameters
     ----------
@@ -93,8 +91,7 @@ def messages(
     Raises
     ------
     ValueError
-        If a shape, type or number is not as above, or (on the CPU) a pair is in the list one way only. Within TorchScript it is a
-        RuntimeError.
+        If a shape, type or number is not as above. Within TorchScript it is a RuntimeError.
     """
     return torch.ops.openmm_density.messages(
         positions, box, offsets, neighbors, shifts, sent, vectors, filter, cutoff
@@ -181,7 +178,7 @@ def painn(
     Raises
     ------
     ValueError
-        As `messages`, and where a weight is missing or has another shape.
+        As `messages`, where a weight is missing or has another shape, and (on the CPU) where a pair is in the list one way only.
     """
     return torch.ops.openmm_density.painn(positions, box, offsets, neighbors, shifts, kinds, weights, cutoff)
 

@@ -1,8 +1,7 @@
-// PaiNN's messages, and a whole network, on the CPU: the operators, from checked arguments to results.
+// A network of PaiNN on the CPU: the operator, from checked arguments to results.
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/zeros.h>
 #include <torch/library.h>
 
 #include <cmath>
@@ -18,7 +17,6 @@ namespace openmm_density {
 namespace {
 
 using OptionalTensor = std::optional<at::Tensor>;
-constexpr int64_t ROWS_PER_TASK = 8;
 
 void check_table(const char* op, const at::Tensor& table, at::ScalarType type, at::IntArrayRef shape, const char* name) {
     TORCH_CHECK_VALUE(table.sizes() == shape && table.scalar_type() == type && table.is_contiguous(), op, ": ", name,
@@ -76,75 +74,6 @@ at::Tensor gradient_of(const Edges& edges, const float* by_pair, const at::Tenso
     return gradient;
 }
 
-void check_sent(const char* op, int64_t n, const at::Tensor& sent, const at::Tensor& vectors, const at::Tensor& filter) {
-    const int64_t features = sent.dim() == 2 ? sent.size(1) / 3 : 0;
-    check_features(op, features);
-    check_table(op, sent, at::kFloat, {n, 3 * features}, "sent");
-    check_table(op, vectors, at::kFloat, {n, 3, features}, "vectors");
-    check_table(op, filter, at::kFloat, {filter.size(0), 3 * features}, "filter");
-}
-
-template <typename Function>
-void for_rows(int64_t n, const Function& f) {
-    parallel_for((n + ROWS_PER_TASK - 1) / ROWS_PER_TASK, [&](int64_t task, int thread) {
-        for (int64_t i = task * ROWS_PER_TASK; i < std::min(n, (task + 1) * ROWS_PER_TASK); ++i) f(i, thread);
-    });
-}
-
-// Of the pairs of a list, whose radial functions are filled in.
-Edges filled_edges(const char* op, const at::Tensor& positions, const OptionalTensor& box, const at::Tensor& offsets, const at::Tensor& neighbors,
-                   const at::Tensor& shifts, const at::Tensor& filter, double cutoff) {
-    Edges edges = edges_of(op, positions, box, offsets, neighbors, shifts, radial_functions_of(filter), cutoff);
-    parallel_for(radial_tasks(edges), [&](int64_t task, int) { fill_radial(edges, cutoff, task); });
-    return edges;
-}
-
-std::tuple<at::Tensor, at::Tensor> messages(const at::Tensor& positions, const OptionalTensor& box, const at::Tensor& offsets,
-                                            const at::Tensor& neighbors, const at::Tensor& shifts, const at::Tensor& sent,
-                                            const at::Tensor& vectors, const at::Tensor& filter, double cutoff) {
-    const Edges edges = filled_edges("messages", positions, box, offsets, neighbors, shifts, filter, cutoff);
-    const int64_t n = edges.n_atoms;
-    check_sent("messages", n, sent, vectors, filter);
-    const int64_t features = sent.size(1) / 3;
-    at::Tensor to_scalars = at::zeros({n, features}, sent.options()), to_vectors = at::zeros({n, 3, features}, sent.options());
-    const Features x{sent.const_data_ptr<float>(), vectors.const_data_ptr<float>()};
-    float *const s = to_scalars.mutable_data_ptr<float>(), *const v = to_vectors.mutable_data_ptr<float>();
-    const float* const matrix = filter.const_data_ptr<float>();
-    with_features(features, [&](auto number) {
-        constexpr int F = decltype(number)::value;
-        const std::unique_ptr<RowScratch<F>[]> scratch(new RowScratch<F>[threads_for(n)]);
-        for_rows(n, [&](int64_t i, int thread) { receive<F>(edges, i, matrix, nullptr, x, s + i * F, v + i * 3 * F, scratch[thread]); });
-    });
-    return {to_scalars, to_vectors};
-}
-
-std::tuple<at::Tensor, at::Tensor, at::Tensor> messages_backward(const at::Tensor& positions, const OptionalTensor& box,
-                                                                 const at::Tensor& offsets, const at::Tensor& neighbors,
-                                                                 const at::Tensor& shifts, const at::Tensor& sent, const at::Tensor& vectors,
-                                                                 const at::Tensor& filter, double cutoff, const at::Tensor& by_scalars,
-                                                                 const at::Tensor& by_vectors) {
-    const Edges edges = filled_edges("messages_backward", positions, box, offsets, neighbors, shifts, filter, cutoff);
-    const int64_t n = edges.n_atoms;
-    check_sent("messages_backward", n, sent, vectors, filter);
-    const int64_t features = sent.size(1) / 3;
-    check_table("messages_backward", by_scalars, at::kFloat, {n, features}, "by_scalars");
-    check_table("messages_backward", by_vectors, at::kFloat, {n, 3, features}, "by_vectors");
-    at::Tensor by_sent = at::empty({n, 3 * features}, sent.options()), to_vectors = at::zeros({n, 3, features}, sent.options());
-    const Features x{sent.const_data_ptr<float>(), vectors.const_data_ptr<float>(), by_scalars.const_data_ptr<float>(),
-                     by_vectors.const_data_ptr<float>()};
-    float *const s = by_sent.mutable_data_ptr<float>(), *const v = to_vectors.mutable_data_ptr<float>();
-    const float* const matrix = filter.const_data_ptr<float>();
-    std::vector<float> by_pair(3 * edges.n_pairs, 0.0f);
-    with_features(features, [&](auto number) {
-        constexpr int F = decltype(number)::value;
-        const std::unique_ptr<RowScratch<F>[]> scratch(new RowScratch<F>[threads_for(n)]);
-        for_rows(n, [&](int64_t i, int thread) {
-            give_back<F>(edges, i, matrix, nullptr, x, s + i * 3 * F, v + i * 3 * F, by_pair.data(), scratch[thread]);
-        });
-    });
-    return {gradient_of(edges, by_pair.data(), positions), by_sent, to_vectors};
-}
-
 // The weights in the order of the operator's documentation.
 NetworkWeights weights_of(const at::TensorList weights, int64_t features, int64_t n_basis) {
     size_t next = 0;
@@ -186,8 +115,6 @@ std::tuple<at::Tensor, at::Tensor> painn(const at::Tensor& positions, const Opti
 }  // namespace
 
 TORCH_LIBRARY_IMPL(openmm_density, CPU, m) {
-    m.impl("messages", messages);
-    m.impl("messages_backward", messages_backward);
     m.impl("painn", painn);
 }
 

@@ -15,7 +15,7 @@ from openmm_density.kernels.compilation import sources
 @pytest.mark.parametrize("folder", library.operator_folders())
 def test_every_folder_has_an_example_of_every_operator_that_it_defines(folder):
     examples = import_module(f"openmm_density.kernels.{folder}.example").examples()
-    assert set(examples) == set(library._names[folder])
+    assert set(examples) >= set(library._names[folder])
     for name in examples:
         assert hasattr(torch.ops.openmm_density, name)
 
@@ -28,7 +28,8 @@ def test_a_scale_that_is_not_one_number_in_float64_is_refused_on_a_gpu(folder):
         pytest.skip("it has no kernel for a GPU")
     gpu = import_module(f"openmm_density.kernels.{folder}.gpu")
     for name, (_, arguments) in examples.items():
-        if "scale" in signature(function := getattr(gpu, name)).parameters:
+        function = getattr(gpu, name, None)
+        if function is not None and "scale" in signature(function).parameters:
             for wrong in (torch.ones(2, dtype=torch.float64), torch.ones(())):
                 with pytest.raises(ValueError, match="scale must be one number in float64, not"):
                     function(*arguments, scale=wrong)
