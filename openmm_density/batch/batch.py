@@ -19,8 +19,8 @@ from ..multi_process_service import VISIBLE, Say, shared_gpu
 from ..progress import console_for_progress
 from ..wording import counted, listing
 from .clusters import check_dask, has_dask, local_engine
-from .devices import Share, Slot, shared_out, visible_gpus
-from .engines import DaskEngine, Engine, OneByOne
+from .devices import MachineShare, Slot, shared_out, visible_gpus
+from .engines import DaskEngine, JobEngine, OneByOne
 from .free_maps import check_free_maps
 from .job_folder import Earlier, JobFolder
 from .job_results import JobResult
@@ -142,12 +142,12 @@ class Batch:
             yield from self.run_on(starting, self.settings(share, gpus), progress)
         self.write_outcome()
 
-    def settings(self, share: Share, gpus: Sequence[str] = ()) -> RunSettings:
+    def settings(self, share: MachineShare, gpus: Sequence[str] = ()) -> RunSettings:
         """Return how jobs are run on this machine.
 
         Parameters
         ----------
-        share : Share
+        share : MachineShare
         gpus : sequence of str
             Those that the user names, on which fits run that name no platform.
         """
@@ -157,7 +157,10 @@ class Batch:
         return RunSettings(self.name, ("--threads", str(share.threads), *platform))
 
     def run_on(
-        self, starting: AbstractContextManager[Engine], settings: RunSettings, progress: bool | None = False
+        self,
+        starting: AbstractContextManager[JobEngine],
+        settings: RunSettings,
+        progress: bool | None = False,
     ) -> Iterator[JobResult]:
         """Run the jobs that are left by an engine, which is started only where there are any.
 
@@ -183,7 +186,7 @@ class Batch:
     def _run_left(
         self,
         left: Sequence[Job],
-        starting: AbstractContextManager[Engine],
+        starting: AbstractContextManager[JobEngine],
         settings: RunSettings,
         progress: bool | None,
     ) -> Iterator[JobResult]:
@@ -272,7 +275,7 @@ def _values(option: str, jobs: Sequence[Job]) -> Iterator[str]:
 
 
 @contextmanager
-def local(share: Share, mps: str = "auto", say: Say = print) -> Iterator[Engine]:
+def local(share: MachineShare, mps: str = "auto", say: Say = print) -> Iterator[JobEngine]:
     """Start an engine on this machine, and end it at the end: by Dask, or without it one fit after the other."""
     if not has_dask():
         yield OneByOne()

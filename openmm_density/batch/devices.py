@@ -34,7 +34,7 @@ class Slot:
 
 
 @dataclass(frozen=True)
-class Share:
+class MachineShare:
     """How this machine is shared out.
 
     Attributes
@@ -61,19 +61,19 @@ def core_count() -> int:
 
 def shared_out(
     n_jobs: int, workers: int | None = None, gpus: Sequence[str] = (), threads: int | None = None
-) -> Share:
+) -> MachineShare:
     """Return how this machine is shared out to some jobs."""
     cores = core_count()
     if not gpus:
         most = workers or math.ceil(cores / (threads or 1))
         side_by_side = max(min(most, n_jobs), 1)
-        return Share([Slot()] * side_by_side, threads or max(cores // side_by_side, 1))
+        return MachineShare([Slot()] * side_by_side, threads or max(cores // side_by_side, 1))
     most = workers or max(min(fits_per_gpu(gpus) * len(gpus), cores // (threads or 1)), len(gpus))
     side_by_side = max(min(most, n_jobs), 1)
     used = gpus[:side_by_side]
     shares = [len(range(number, side_by_side, len(used))) for number in range(len(used))]
     slots = [Slot(share, {"CUDA_VISIBLE_DEVICES": gpu}) for share, gpu in zip(shares, used)]
-    return Share(slots, threads or max(cores // side_by_side, 1))
+    return MachineShare(slots, threads or max(cores // side_by_side, 1))
 
 
 def fits_per_gpu(gpus: Sequence[str]) -> int:

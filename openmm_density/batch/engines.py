@@ -24,7 +24,7 @@ Watch = Callable[[str, dict[str, Any]], None]
 """Called with the name of a job and what is new of it, in any thread."""
 
 
-class Engine(Protocol):
+class JobEngine(Protocol):
     """What runs jobs."""
 
     def run(self, jobs: Sequence[Job], settings: RunSettings, watch: Watch) -> Iterator[JobResult]:

@@ -29,7 +29,7 @@ from .startup import loading
 
 if TYPE_CHECKING:
     from ..series import InternalCoordinate, Series, SeriesResult
-    from ..series.settings import Start
+    from ..series.settings import SeriesStart
     from ..series.steps import Step
     from ..series.volumes import VolumeFacts
     from .arguments import Commands
@@ -217,7 +217,9 @@ def _command_line() -> str:
     return shlex.join([PROGRAM, *sys.argv[1:]])
 
 
-def _print_plan(series: Series, start: Start, steps: Sequence[Step], facts: Sequence[VolumeFacts]) -> None:
+def _print_plan(
+    series: Series, start: SeriesStart, steps: Sequence[Step], facts: Sequence[VolumeFacts]
+) -> None:
     """Print what was seen of the volumes, and what would be fitted from what."""
     from rich.table import Table
 

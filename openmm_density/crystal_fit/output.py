@@ -36,7 +36,7 @@ from ..models.inverted_centres import with_mended_centres
 from ..models.structures import read_model
 from ..models.symmetry_operators import SymmetryOperators
 from ..stopwatch import Stopwatch
-from ..validation.stretches import Stretch
+from ..validation.stretches import DoubtfulStretch
 from ..wording import listing, one_line
 from .cycles import RECORD, Cycle, cycle_folder
 from .models import kept_model_of, model_of
@@ -195,7 +195,9 @@ def _write_table(
     )
 
 
-def _draw(folder: Path, summary: Mapping[str, Any], shown: ModelsInMap, stretches: Sequence[Stretch]) -> None:
+def _draw(
+    folder: Path, summary: Mapping[str, Any], shown: ModelsInMap, stretches: Sequence[DoubtfulStretch]
+) -> None:
     titles = {stage: f"{name}: CC {summary[f'cc_{stage}']:.3f}" for stage, name in _STAGES.items()}
     models = {
         "initial": (titles["initial"], shown.before),

@@ -27,7 +27,7 @@ from ..validation.density_level import density_level
 from ..validation.geometry import compare_geometry, geometry_report
 from ..validation.mates import mate_contacts, worse_mate_contacts
 from ..validation.model_report import map_report
-from ..validation.stretches import Stretch, doubtful_stretches
+from ..validation.stretches import DoubtfulStretch, doubtful_stretches
 from .cycles import Cycle
 from .target import fitted_selection
 
@@ -116,7 +116,7 @@ class ModelsInMap:
 
 def tell_of_whole_run(
     summary: dict[str, Any], first: Mapping[str, Any], number: int, shown: ModelsInMap
-) -> list[Stretch]:
+) -> list[DoubtfulStretch]:
     """Make the summary of the best cycle's fit one of the whole run, from the model that was given."""
     summary |= {name: first[name] for name in _OF_START}
     summary |= _of_map(shown) | overall_measures(shown.reports) | _changes(shown)

@@ -21,7 +21,7 @@ _MOST_WAYS = 1000
 
 
 @dataclass(frozen=True)
-class Molecule:
+class CompleteMolecule:
     """A molecule with all its hydrogens.
 
     Attributes
@@ -49,7 +49,7 @@ class BuiltHydrogen:
 
 
 def built_hydrogens(
-    molecule: Molecule,
+    molecule: CompleteMolecule,
     label: str,
     elements: Sequence[str],
     bonds: Sequence[tuple[int, int]],

@@ -13,7 +13,7 @@ from openmm import app
 
 from ..chemistry.elements import is_hydrogen
 from ..wording import listing
-from .ligand_hydrogens import Molecule, graph_of, same_atoms
+from .ligand_hydrogens import CompleteMolecule, graph_of, same_atoms
 
 if TYPE_CHECKING:
     import networkx
@@ -49,18 +49,18 @@ class HeavyAtoms:
         return graph_of([atom.element.symbol for atom in self.atoms], self.bonds)
 
 
-def heavy_graph(molecule: Molecule) -> networkx.Graph:
+def heavy_graph(molecule: CompleteMolecule) -> networkx.Graph:
     """Return the heavy atoms of a molecule and their bonds, by the numbers of its atoms."""
     whole = graph_of(molecule.elements, molecule.bonds)
     return whole.subgraph([k for k, symbol in enumerate(molecule.elements) if symbol != "H"])
 
 
-def is_of(molecule: Molecule, residue: app.topology.Residue) -> bool:
+def is_of(molecule: CompleteMolecule, residue: app.topology.Residue) -> bool:
     """Return whether a residue has the heavy atoms and bonds of a molecule."""
     return next(_ways(molecule, HeavyAtoms.of(residue)), None) is not None
 
 
-def is_part_of(molecule: Molecule, residue: app.topology.Residue) -> bool:
+def is_part_of(molecule: CompleteMolecule, residue: app.topology.Residue) -> bool:
     """Return whether a residue is a molecule that lacks some of its heavy atoms."""
     from networkx.algorithms.isomorphism import GraphMatcher
 
@@ -87,7 +87,9 @@ class Handedness:
     is_mirror_image: bool
 
 
-def handedness(molecule: Molecule, residue: app.topology.Residue, positions: np.ndarray) -> Handedness:
+def handedness(
+    molecule: CompleteMolecule, residue: app.topology.Residue, positions: np.ndarray
+) -> Handedness:
     """Compare the chiral centres of a residue with those of a molecule that it has the heavy atoms and bonds of.
 
     Parameters
@@ -118,7 +120,7 @@ def handedness(molecule: Molecule, residue: app.topology.Residue, positions: np.
     return Handedness([own.atoms[k].name for k in sorted(best[1])], best[2] == 0)
 
 
-def unlike(molecule: Molecule, residue: app.topology.Residue, positions: np.ndarray | None) -> str:
+def unlike(molecule: CompleteMolecule, residue: app.topology.Residue, positions: np.ndarray | None) -> str:
     """Return in what a residue differs from its molecule, as in ``lacks 3 of 20 heavy atoms``; nothing where it does not.
 
     Its mirror image counts as the same. What is no part of the molecule is left to others to refuse.
@@ -139,13 +141,13 @@ def unlike(molecule: Molecule, residue: app.topology.Residue, positions: np.ndar
     return f"has the other hand at {listing(found.other)}"
 
 
-def _ways(molecule: Molecule, own: HeavyAtoms) -> Iterator[Mapping[int, int]]:
+def _ways(molecule: CompleteMolecule, own: HeavyAtoms) -> Iterator[Mapping[int, int]]:
     heavy = heavy_graph(molecule)
     if len(heavy) == len(own):
         yield from same_atoms(heavy, own.graph)
 
 
-def _centres(molecule: Molecule, heavy: networkx.Graph) -> dict[int, list[int]]:
+def _centres(molecule: CompleteMolecule, heavy: networkx.Graph) -> dict[int, list[int]]:
     """Return the tetrahedral atoms with three heavy neighbours or more, and three of these, by their numbers."""
     degree = graph_of(molecule.elements, molecule.bonds).degree
     found = {}

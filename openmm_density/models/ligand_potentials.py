@@ -19,7 +19,7 @@ import openmm
 from openmm import app
 
 from ..errors import InputError, as_argument
-from .ligand_hydrogens import BuiltHydrogen, Molecule, built_hydrogens, graph_of, same_atoms
+from .ligand_hydrogens import BuiltHydrogen, CompleteMolecule, built_hydrogens, graph_of, same_atoms
 
 XTB = "xtb"
 """What `openmm_density.models.prepare` calls this way of treating ligands, by a potential that is learned from GFN2-xTB."""
@@ -159,7 +159,7 @@ class PotentialParameters:
         """Build the hydrogens of a ligand; see `openmm_density.models.ligand_hydrogens.built_hydrogens`."""
         return built_hydrogens(self.molecule(name), label, elements, bonds, positions)
 
-    def molecule(self, name: str) -> Molecule:
+    def molecule(self, name: str) -> CompleteMolecule:
         """Return what the residues of a name are."""
         return molecule_of(self._potentials[name])
 
@@ -188,9 +188,9 @@ class PotentialParameters:
         forcefield.loadFile(io.StringIO(self._xml))
 
 
-def molecule_of(potential: InternalPotential) -> Molecule:
+def molecule_of(potential: InternalPotential) -> CompleteMolecule:
     """Return the molecule that a potential is of, as it is at rest."""
-    return Molecule(
+    return CompleteMolecule(
         potential.elements, potential.bonds, potential.positions, f'of its potential ("{potential.smiles}")'
     )
 

@@ -16,7 +16,7 @@ from openmm import app
 from ..cif_files import read_cif
 from ..errors import InputError, as_argument
 from ..wording import one_line
-from .ligand_hydrogens import BuiltHydrogen, Molecule, built_hydrogens
+from .ligand_hydrogens import BuiltHydrogen, CompleteMolecule, built_hydrogens
 
 LIGAND_FORCE_FIELDS = {"openff": "SMIRNOFFTemplateGenerator", "gaff": "GAFFTemplateGenerator"}
 """The class of openmmforcefields for each name; each takes its newest version by default, and goes with Amber's force fields."""
@@ -61,7 +61,7 @@ class LigandParameters:
         self.smiles = dict(smiles)
         molecule_of, generators = self._imported("openff.toolkit", "openmmforcefields.generators")
         self._molecules = {
-            name: self._read(molecule_of.Molecule, name, text) for name, text in self.smiles.items()
+            name: self._read(molecule_of.CompleteMolecule, name, text) for name, text in self.smiles.items()
         }
         try:
             kind = getattr(generators, LIGAND_FORCE_FIELDS[forcefield])
@@ -89,10 +89,10 @@ class LigandParameters:
         """
         return built_hydrogens(self.molecule(name), label, elements, bonds, positions)
 
-    def molecule(self, name: str) -> Molecule:
+    def molecule(self, name: str) -> CompleteMolecule:
         """Return what the residues of a name are."""
         molecule = self._molecules[name]
-        return Molecule(
+        return CompleteMolecule(
             [gemmi.Element(atom.atomic_number).name for atom in molecule.atoms],
             [(bond.atom1_index, bond.atom2_index) for bond in molecule.bonds],
             np.asarray(molecule.conformers[0].m_as("angstrom"), dtype=np.float64),

@@ -24,7 +24,7 @@ from ..multi_process_service import VISIBLE, Say, shared_gpu
 from ..program_process import begin_program
 from .direction import carry_out
 from .frame_fit import FrameFits, Interrupted
-from .settings import Settings, Start
+from .settings import SeriesStart, Settings
 from .steps import DIRECTIONS
 
 INTERRUPTED = 130
@@ -194,7 +194,7 @@ def main() -> None:
 
 
 def _carried_out(folder: Path, direction: str, threads: int) -> None:
-    start = Start.read(folder)
+    start = SeriesStart.read(folder)
     assert start is not None  # the series has written it
 
     def told(step: Any, done: int, total: int, doing: str, row: Any) -> None:

@@ -24,7 +24,7 @@ from ..fitting.output.results import (
 from ..maps.density_map import DensityMap
 from ..models.structures import read_model
 from ..stopwatch import Stopwatch
-from .settings import Settings, Start
+from .settings import SeriesStart, Settings
 from .steps import Step
 
 NEAR = 0.6
@@ -121,7 +121,7 @@ class FrameFits:
     Parameters
     ----------
     settings : Settings
-    start : Start
+    start : SeriesStart
     folder : Path
         Of the series.
     threads : int, optional
@@ -131,7 +131,12 @@ class FrameFits:
     """
 
     def __init__(
-        self, settings: Settings, start: Start, folder: Path, threads: int | None, told: Told | None = None
+        self,
+        settings: Settings,
+        start: SeriesStart,
+        folder: Path,
+        threads: int | None,
+        told: Told | None = None,
     ) -> None:
         self.settings, self.start, self.folder, self.threads, self._told = (
             settings,

@@ -24,7 +24,7 @@ from .choice import better_fit
 from .frame_fit import FrameFit
 from .frames import SeriesFrame, SeriesPath
 from .internal_coordinates import InternalCoordinate
-from .settings import Settings, Start
+from .settings import SeriesStart, Settings
 
 _LEAST_CORRELATION = 0.01
 
@@ -36,7 +36,7 @@ class SeriesResult:
     Attributes
     ----------
     settings : Settings
-    start : Start
+    start : SeriesStart
     frames : list of SeriesFrame
     model : Model
         The fitted model of the first volume, whose atoms all have.
@@ -48,7 +48,7 @@ class SeriesResult:
     """
 
     settings: Settings
-    start: Start
+    start: SeriesStart
     frames: list[SeriesFrame]
     model: Model
     positions: np.ndarray
@@ -61,7 +61,7 @@ class SeriesResult:
     def of(
         cls,
         settings: Settings,
-        start: Start,
+        start: SeriesStart,
         fits: Sequence[FrameFit],
         coordinates: Sequence[InternalCoordinate] = (),
         notes: Sequence[str] = (),
@@ -72,7 +72,7 @@ class SeriesResult:
         Parameters
         ----------
         settings : Settings
-        start : Start
+        start : SeriesStart
         fits : sequence of FrameFit
         coordinates : sequence of InternalCoordinate
             To follow along the path.

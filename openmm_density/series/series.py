@@ -30,7 +30,7 @@ from .internal_coordinates import InternalCoordinate
 from .output import SERIES_FILES, write_series
 from .protocols import FIRST, NEXT, protocol_of
 from .result import SeriesResult
-from .settings import PROTOCOL_FILES, SETTINGS, START, Settings, Start
+from .settings import PROTOCOL_FILES, SETTINGS, START, SeriesStart, Settings
 from .steps import DIRECTIONS, Step, steps_of_direction
 from .volumes import VolumeFacts, checked_volumes, notes_on_volumes, order_doubt
 
@@ -181,7 +181,7 @@ class Series:
             write_series(self.folder, result, time.monotonic() - began, command)
         return result
 
-    def plan(self, progress: Progress | None = None) -> tuple[Start, list[Step], list[VolumeFacts]]:
+    def plan(self, progress: Progress | None = None) -> tuple[SeriesStart, list[Step], list[VolumeFacts]]:
         """Return which volume would be fitted first, from what the others, and what was seen of the volumes; nothing is written.
 
         Parameters
@@ -195,8 +195,8 @@ class Series:
         later = (steps_of_direction(start.frame, len(self.settings.maps), each) for each in DIRECTIONS)
         return start, [first, *chain(*later)], facts
 
-    def _start(self, lines: ProgressLines) -> tuple[Start, list[VolumeFacts]]:
-        known = Start.read(self.folder)
+    def _start(self, lines: ProgressLines) -> tuple[SeriesStart, list[VolumeFacts]]:
+        known = SeriesStart.read(self.folder)
         if known is not None:
             settings, corrections = self.settings, self.settings.map_corrections()
             numbers = range(1, len(settings.maps) + 1)
@@ -205,7 +205,7 @@ class Series:
         start.write(self.folder)
         return start, facts
 
-    def _fits(self, start: Start, lines: ProgressLines, mps: str) -> list[FrameFit]:
+    def _fits(self, start: SeriesStart, lines: ProgressLines, mps: str) -> list[FrameFit]:
         """Return all fits; where both directions have their processes, side by side."""
         n_frames = len(self.settings.maps)
         fits = FrameFits(self.settings, start, self.folder, self._threads, lines.progress)
@@ -304,7 +304,7 @@ INVERTED = -0.2
 
 def find_start(
     settings: Settings, model: Model, threads: int | None, told: Callable[[str], None] = lambda _: None
-) -> tuple[Start, list[VolumeFacts]]:
+) -> tuple[SeriesStart, list[VolumeFacts]]:
     """Return the volume that a rigid model fits best, and what was seen of all volumes.
 
     In each the model is placed as a rigid body, where it does not lie in its density, and then moved to the nearest maximum.
@@ -328,7 +328,7 @@ def find_start(
         correlations.append(_correlation(model, poses[-1], fit_map))
         _refuse_inverted(settings, here)
     best = settings.start_at or max(range(count), key=lambda k: correlations[k]) + 1
-    return Start(best, poses[best - 1], correlations), facts
+    return SeriesStart(best, poses[best - 1], correlations), facts
 
 
 def _pose(model: Model, fit_map: FitMap, place: str, threads: int | None) -> Placement | None:

@@ -145,7 +145,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Start:
+class SeriesStart:
     """Which volume is fitted first, and where in it the model is placed.
 
     Attributes
@@ -168,7 +168,7 @@ class Start:
         write_text(folder / START, json.dumps(plain, indent=2) + "\n")
 
     @classmethod
-    def read(cls, folder: Path) -> Start | None:
+    def read(cls, folder: Path) -> SeriesStart | None:
         """Return what a folder records; None where nothing is recorded yet."""
         path = folder / START
         if not path.exists():

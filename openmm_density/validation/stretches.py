@@ -21,7 +21,7 @@ _NAMES = {"correlation": "correlation", "q_score": "Q-score"}
 
 
 @dataclass(frozen=True)
-class Stretch:
+class DoubtfulStretch:
     """Neighbours in a chain that fit the map badly.
 
     Attributes
@@ -67,14 +67,14 @@ class Stretch:
         return f"{who} fit the map {'' if self.fell else 'far '}worse than {than} ({figures})."
 
 
-def doubtful_stretches(residues: Sequence[dict[str, Any]]) -> list[Stretch]:
+def doubtful_stretches(residues: Sequence[dict[str, Any]]) -> list[DoubtfulStretch]:
     """Find stretches of residues that a fit made worse, or that are far below the rest of their chain after it.
 
     Correlation and Q-score are averaged over 5 consecutive residues; a stretch joins windows that fell by more than 0.1, or are
     more than 0.2 below the median of the chain, and ends where residues do so by themselves. It is reported once: as fallen
     rather than as low, by the correlation rather than by the Q-score. What fell to no less than in a reference is not doubted.
     """
-    found: list[Stretch] = []
+    found: list[DoubtfulStretch] = []
     reported: set[int] = set()
     polymers = _polymers(residues)
     for fell in (True, False):
@@ -96,7 +96,7 @@ def doubtful_stretches(residues: Sequence[dict[str, Any]]) -> list[Stretch]:
                     reported.update(rows)
                     first, last = (_number(residues[rows[end]]) for end in (0, -1))
                     means = (_mean(values[list(rows)]) for values in (after, other, reference))
-                    found.append(Stretch(chain, first, last, rows, measure, fell, *means))
+                    found.append(DoubtfulStretch(chain, first, last, rows, measure, fell, *means))
     return sorted(found, key=lambda stretch: stretch.value - stretch.other)
 
 

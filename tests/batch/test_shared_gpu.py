@@ -5,7 +5,7 @@ from contextlib import contextmanager
 import pytest
 
 from openmm_density.batch import batch
-from openmm_density.batch.devices import Share, Slot
+from openmm_density.batch.devices import MachineShare, Slot
 from openmm_density.cli import build_parser
 from openmm_density.cli.batch_arguments import fit_words
 
@@ -36,7 +36,7 @@ def started(monkeypatch):
 
 
 def test_each_gpu_with_several_fits_has_a_service_as_long_as_they_run(started):
-    with batch.local(Share([SHARED, ALONE], 2)) as engine:
+    with batch.local(MachineShare([SHARED, ALONE], 2)) as engine:
         assert engine == "engine"
     through = Slot(4, {"CUDA_VISIBLE_DEVICES": "0", "CUDA_MPS_PIPE_DIRECTORY": "pipes of 2"})
     assert started == ["service for 2", through, ALONE, "engine ended", "service ended"]
@@ -44,7 +44,7 @@ def test_each_gpu_with_several_fits_has_a_service_as_long_as_they_run(started):
 
 @pytest.mark.parametrize(("mps", "slots"), [("off", [SHARED]), ("auto", [ALONE]), ("auto", [Slot(), Slot()])])
 def test_there_is_none_where_it_is_off_or_nothing_is_shared(started, mps, slots):
-    with batch.local(Share(slots, 2), mps):
+    with batch.local(MachineShare(slots, 2), mps):
         pass
     assert started == [*slots, "engine ended"]
 

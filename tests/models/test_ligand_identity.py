@@ -5,7 +5,7 @@ import pytest
 from openmm import app
 
 from openmm_density.models import ligand_identity
-from openmm_density.models.ligand_hydrogens import Molecule
+from openmm_density.models.ligand_hydrogens import CompleteMolecule
 from openmm_density.models.ligand_identity import handedness, is_of, is_part_of, unlike
 
 NAMES = ("N", "CA", "C", "O", "OXT", "CB", "OG1", "CG2")
@@ -18,7 +18,7 @@ PLACES = np.array(
     ]
 )  # fmt: skip
 # With a hydrogen on each carbon that has one: how many is all that counts.
-MOLECULE = Molecule(
+MOLECULE = CompleteMolecule(
     [*(name[0] for name in NAMES), "H", "H", "H", "H", "H"],
     [*BONDS, (1, 8), (5, 9), (7, 10), (7, 11), (7, 12)],
     np.concatenate([PLACES, np.zeros((5, 3))]),
@@ -85,7 +85,9 @@ def test_like_groups_have_no_hand():
     """Isobutane's carbon, whichever of its methyl groups is which."""
     places = np.array([(0.0, 0, 0), (1.2, 1.2, 1.2), (1.2, -1.2, -1.2), (-1.2, 1.2, -1.2)])
     bonds = ((0, 1), (0, 2), (0, 3))
-    molecule = Molecule(["C"] * 4 + ["H"], [*bonds, (0, 4)], np.concatenate([places, [[-1, -1, 1.0]]]), "")
+    molecule = CompleteMolecule(
+        ["C"] * 4 + ["H"], [*bonds, (0, 4)], np.concatenate([places, [[-1, -1, 1.0]]]), ""
+    )
     topology = app.Topology()
     residue = topology.addResidue("XYZ", topology.addChain())
     atoms = [topology.addAtom(f"C{k}", app.element.carbon, residue) for k in range(4)]

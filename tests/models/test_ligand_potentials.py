@@ -165,11 +165,11 @@ def test_bound_ligands_and_those_with_metals_stay_rigid_and_are_named(with_ligan
 
 def test_a_hydrogen_goes_to_the_longer_bond_of_an_acid(tmp_path):
     """Both oxygens of acetic acid are alike but for the lengths of their bonds."""
-    from openmm_density.models.ligand_hydrogens import Molecule, built_hydrogens
+    from openmm_density.models.ligand_hydrogens import CompleteMolecule, built_hydrogens
 
     elements, bonds = ["C", "C", "O", "O", "H"], [(0, 1), (1, 2), (1, 3), (3, 4)]
     places = np.array([(-1.5, 0, 0), (0, 0, 0), (0.6, 1.05, 0), (0.7, -1.15, 0), (1.65, -1.0, 0)])
-    molecule = Molecule(elements, bonds, places, "of a test")
+    molecule = CompleteMolecule(elements, bonds, places, "of a test")
     for swapped in (False, True):
         own = places[[0, 1, 3, 2]] if swapped else places[:4]
         (hydrogen,) = built_hydrogens(molecule, "A ACY 1", elements[:4], bonds[:3], own)

@@ -3,7 +3,7 @@
 import pytest
 
 from openmm_density.errors import InputError
-from openmm_density.series.settings import SETTINGS, START, Settings, Start
+from openmm_density.series.settings import SETTINGS, START, SeriesStart, Settings
 
 
 @pytest.mark.parametrize("damage", [b"{", b"[1]", b"\xff\xfe"])
@@ -13,7 +13,7 @@ def test_a_damaged_file_is_told_in_one_sentence(tmp_path, damage):
     settings = Settings(str(model), (), (), 5.0, {})
     settings.write(tmp_path)
     settings.write(tmp_path)
-    for name, read in ((SETTINGS, settings.write), (START, Start.read)):
+    for name, read in ((SETTINGS, settings.write), (START, SeriesStart.read)):
         (tmp_path / name).write_bytes(damage)
         with pytest.raises(InputError, match=f"{name}: it is damaged, so that the series cannot go on"):
             read(tmp_path)

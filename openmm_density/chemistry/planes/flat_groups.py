@@ -28,7 +28,7 @@ def ordered_pair(first: int, second: int) -> tuple[int, int]:
     return (first, second) if first < second else (second, first)
 
 
-class Molecule:
+class BondGraph:
     """A bonded graph in which to find conjugation.
 
     Parameters

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...errors import InputError
 from .dictionaries import HAEMS, Component
-from .flat_groups import Molecule, ordered_pair
+from .flat_groups import BondGraph, ordered_pair
 from .plane_set import SMALLEST_PLANE
 from .residue_tables import (
     ACYL_MEMBERS,
@@ -147,7 +147,7 @@ def _dictionary_groups(
     else:
         names = tuple(dict.fromkeys(atom for bond in component.bonds for atom in bond))
         number = {atom: index for index, atom in enumerate(names)}
-        molecule = Molecule(
+        molecule = BondGraph(
             tuple(component.element(atom) for atom in names),
             {ordered_pair(number[a], number[b]): order for (a, b), order in component.bonds.items()},
             frozenset({number["C"]} if is_residue and "C" in number else ()),

@@ -19,7 +19,7 @@ from ...units import positions_in_angstrom, positive, takes_units
 from ..residues import residue_label
 from ..topologies import openmm_topology
 from .dictionaries import Component, read_dictionary
-from .flat_groups import AROMATIC, NON_METALS, UNKNOWN_ORDER, Molecule, ordered_pair
+from .flat_groups import AROMATIC, NON_METALS, UNKNOWN_ORDER, BondGraph, ordered_pair
 from .patterns import Pattern, alternate_atoms, find_pattern, occurrences_by_name
 from .plane_set import SMALLEST_PLANE, Plane, PlaneSet
 
@@ -377,7 +377,7 @@ class _Search:
             pattern = self.patterns[r]
             carbon = None if pattern.carbon is None else atoms.index(self.indices[r][pattern.carbon])
             handled = frozenset({carbon} if is_linked else ())
-            molecule = Molecule(elements, dict(bonds), handled, own, coordinates)
+            molecule = BondGraph(elements, dict(bonds), handled, own, coordinates)
             groups = molecule.flat_groups()
             for r, atoms in members:
                 if not molecule.is_determined or not bonds:

@@ -21,7 +21,7 @@ from ...chemistry.residues import residue_label
 from ...distillation import Ligand, LigandEnergy
 from ...distillation.accuracy import FORCE_LIMIT
 from ...errors import InputError, as_argument
-from ...models.ligand_hydrogens import Molecule
+from ...models.ligand_hydrogens import CompleteMolecule
 from ...models.ligand_identity import HeavyAtoms, is_of, is_part_of, unlike
 from ...models.ligand_potentials import OPENMM_ML, XTB
 from ...models.ligands import dictionary_smiles
@@ -228,16 +228,16 @@ def _check_smiles(name: str, smiles: str, energy: LigandEnergy) -> None:
         )
 
 
-def as_molecule(ligand: Ligand) -> Molecule:
+def as_molecule(ligand: Ligand) -> CompleteMolecule:
     """Return a ligand with the symbols of its elements, and its positions in Å."""
     symbols = [gemmi.Element(number).name for number in ligand.elements]
     bonds = [(i, j) for i, j, _ in ligand.bonds]
-    return Molecule(
+    return CompleteMolecule(
         symbols, bonds, ligand.positions * ANGSTROM_PER_NANOMETER, f'of the SMILES "{ligand.smiles}"'
     )
 
 
-def _names_of(molecule: Molecule, residues: Mapping[str, app.topology.Residue]) -> list[str]:
+def _names_of(molecule: CompleteMolecule, residues: Mapping[str, app.topology.Residue]) -> list[str]:
     """Return the names of residues with the heavy atoms and bonds of a molecule; without any, those with some of them."""
     whole = [name for name, residue in residues.items() if is_of(molecule, residue)]
     return whole or [name for name, residue in residues.items() if is_part_of(molecule, residue)]

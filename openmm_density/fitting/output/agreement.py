@@ -11,7 +11,7 @@ import numpy as np
 from ...models.matching import match_alpha_carbons, match_ligands, residues_of
 from ...models.model import Model
 from ...validation.model_report import residue_changes
-from ...validation.stretches import Stretch, doubtful_stretches
+from ...validation.stretches import DoubtfulStretch, doubtful_stretches
 from ..beside import Pending
 from ..fit_result import FitResult
 from ..flexible_fit import FlexibleFit
@@ -47,7 +47,7 @@ class Matched:
 
 
 @dataclass(frozen=True)
-class MapAgreement:
+class ModelAgreement:
     """How well the atoms that were given agree with the map before and after a fit, and those of the reference.
 
     Attributes
@@ -58,7 +58,7 @@ class MapAgreement:
     residues : list of dict
         From `openmm_density.validation.model_report.residue_changes`, beside those that stand for them in the reference, and with
         what `openmm_density.fitting.rebuilding.changes.mark_rebuilt` adds.
-    stretches : list of Stretch
+    stretches : list of DoubtfulStretch
         Where the model is not to be believed, the worst first.
     matched : Matched, optional
         What the distance to the reference is of, where there is one.
@@ -66,11 +66,11 @@ class MapAgreement:
 
     overall: dict[str, Any]
     residues: list[dict[str, Any]]
-    stretches: list[Stretch]
+    stretches: list[DoubtfulStretch]
     matched: Matched | None = None
 
 
-def map_agreement(fit: FlexibleFit, result: FitResult) -> MapAgreement:
+def model_agreement(fit: FlexibleFit, result: FitResult) -> ModelAgreement:
     """Assess the models of a fit: each residue before and after, and where it is to be doubted.
 
     Parameters
@@ -91,7 +91,7 @@ def map_agreement(fit: FlexibleFit, result: FitResult) -> MapAgreement:
     # What was rebuilt and is not kept is in none of them.
     mark_rebuilt(residues, [] if result.simulated else result.rebuilding)
     matched = None if pairs is None else _matched(result, pairs[0])
-    return MapAgreement(overall_measures(reports), residues, doubtful_stretches(residues), matched)
+    return ModelAgreement(overall_measures(reports), residues, doubtful_stretches(residues), matched)
 
 
 def poorest(residues: Sequence[dict[str, Any]], stage: str) -> list[tuple[int, dict[str, Any]]]:
@@ -102,7 +102,7 @@ def poorest(residues: Sequence[dict[str, Any]], stage: str) -> list[tuple[int, d
 
 
 def begin_reports(fit: FlexibleFit, result: FitResult) -> None:
-    """Begin what `map_agreement` and the summary need, where something is done beside the fit."""
+    """Begin what `model_agreement` and the summary need, where something is done beside the fit."""
     _map_reports(fit, result)
     if fit.beside.has_processes and not result.interrupted:
         fit.checks_after(result)

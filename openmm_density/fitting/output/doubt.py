@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...validation.stretches import Stretch
+from ...validation.stretches import DoubtfulStretch
 from ..extension import extensions
 
 
@@ -85,7 +85,7 @@ KINDS = {
 """What each kind of doubt is about."""
 
 
-def place_of_stretch(stretch: Stretch, residues: Sequence[Mapping[str, Any]]) -> Place:
+def place_of_stretch(stretch: DoubtfulStretch, residues: Sequence[Mapping[str, Any]]) -> Place:
     """Return the place of a stretch among the residues that it was found in."""
     return Place(stretch.label, tuple(residues[row]["residue"] for row in stretch.rows))
 

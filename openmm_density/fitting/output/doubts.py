@@ -14,7 +14,7 @@ from ...restraints import Violation
 from ...validation.correlation import LARGEST_PART_OUTSIDE, LOW_CORRELATION
 from ...validation.fsc import HALF_MAP_THRESHOLD, Crossing, half_map_doubt
 from ...validation.map_checks import Finding
-from ...validation.stretches import Stretch
+from ...validation.stretches import DoubtfulStretch
 from ...wording import listing
 from ..fit_result import FitResult
 from ..flexible_fit import FlexibleFit
@@ -50,7 +50,7 @@ def doubts_about(
     result: FitResult,
     summary: Mapping[str, Any],
     violations: Mapping[str, Sequence[Violation]],
-    stretches: Sequence[Stretch],
+    stretches: Sequence[DoubtfulStretch],
     residues: Sequence[Mapping[str, Any]],
     scan: StrengthScan | None = None,
     findings: Sequence[Finding] = (),
@@ -79,7 +79,7 @@ def doubts_about(
 
 
 def doubts_of_figures(
-    summary: Mapping[str, Any], stretches: Sequence[Stretch], residues: Sequence[Mapping[str, Any]]
+    summary: Mapping[str, Any], stretches: Sequence[DoubtfulStretch], residues: Sequence[Mapping[str, Any]]
 ) -> list[Doubt]:
     """Return the doubts from figures of a summary alone: correlation, new outliers, contacts, ligands and stretches."""
     return [
@@ -318,7 +318,9 @@ def _unknown_ligand_doubts(summary: Mapping[str, Any]) -> list[Doubt]:
     return doubts
 
 
-def _stretch_doubts(stretches: Sequence[Stretch], residues: Sequence[Mapping[str, Any]]) -> list[Doubt]:
+def _stretch_doubts(
+    stretches: Sequence[DoubtfulStretch], residues: Sequence[Mapping[str, Any]]
+) -> list[Doubt]:
     """Return a doubt about each of the worst stretches, and one about all others."""
     places = [place_of_stretch(stretch, residues) for stretch in stretches]
     doubts = [

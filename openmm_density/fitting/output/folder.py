@@ -29,7 +29,7 @@ from ..written_atoms import (
     prepared_occupancies,
     written_alternates,
 )
-from .agreement import begin_reports, map_agreement
+from .agreement import begin_reports, model_agreement
 from .assemblies import assembly_report, write_assembly_files
 from .pictures import Pictures
 from .results import AFTER_FILES, REPORT, UNFINISHED, check_unused, check_usable
@@ -150,8 +150,8 @@ class OutputFolder:
             extension.write(self.path, fit, result)
         self._write_course(fit, result)
         with fit.stopwatch.part("scoring"):
-            agreement = map_agreement(fit, result)
-            simulated_agreement = agreement if result.simulated is None else map_agreement(fit, simulated)
+            agreement = model_agreement(fit, result)
+            simulated_agreement = agreement if result.simulated is None else model_agreement(fit, simulated)
             pictures = Pictures(self.path, fit, simulated, simulated_agreement, stop)
             summary = kept_and_simulated(fit, result, simulated_agreement) | {"command": command}
             summary |= summarize(fit, result, agreement, model_path, map_path, scan, limit, self._spellings)

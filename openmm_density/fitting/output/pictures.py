@@ -13,12 +13,12 @@ from ..beside import Pending
 from ..fit_result import FitResult
 from ..flexible_fit import FlexibleFit
 from ..interrupts import Stop
-from .agreement import MOST_MARKED, MapAgreement, poorest
+from .agreement import MOST_MARKED, ModelAgreement, poorest
 
 if TYPE_CHECKING:
     from ...maps.density_map import DensityMap
     from ...models.model import Model
-    from ...validation.stretches import Stretch
+    from ...validation.stretches import DoubtfulStretch
 
 
 class Pictures:
@@ -30,14 +30,14 @@ class Pictures:
     fit : FlexibleFit
     result : FitResult
         Whose final model is shown.
-    agreement : MapAgreement
+    agreement : ModelAgreement
         Of the same.
     stop : StopRequest or Deadline, optional
         Where it comes, those that are not drawn yet are left out.
     """
 
     def __init__(
-        self, folder: Path, fit: FlexibleFit, result: FitResult, agreement: MapAgreement, stop: Stop | None
+        self, folder: Path, fit: FlexibleFit, result: FitResult, agreement: ModelAgreement, stop: Stop | None
     ) -> None:
         self._folder, self._stop, self._beside = folder, stop, fit.beside
         calls = _calls(fit, result, agreement)
@@ -67,7 +67,7 @@ class Pictures:
 
 
 def _calls(
-    fit: FlexibleFit, result: FitResult, agreement: MapAgreement
+    fit: FlexibleFit, result: FitResult, agreement: ModelAgreement
 ) -> dict[str, tuple[Callable[..., None], Any]]:
     """Return by the name of each picture what draws it, and what is passed to that after its path."""
     reference = [] if fit.reference is None else _traces(fit.reference.topology, fit.reference.positions)
@@ -94,7 +94,7 @@ def draw_models_in_map(
     models: Mapping[str, tuple[str, Model]],
     reference: Model | None,
     residues: Sequence[dict[str, Any]],
-    stretches: Sequence[Stretch],
+    stretches: Sequence[DoubtfulStretch],
 ) -> None:
     """Draw ``overview.png`` and ``residues.png`` of models that no single fit led to."""
     views = [
@@ -138,7 +138,7 @@ def _progress(path: Path, *shown: Any) -> None:
     plots.plot_progress(path, *shown)
 
 
-def _view(result: FitResult, stage: str, agreement: MapAgreement) -> tuple[Any, ...]:
+def _view(result: FitResult, stage: str, agreement: ModelAgreement) -> tuple[Any, ...]:
     """Return what the overview shows of the model of a stage, with its poorest residues: the arguments of a `plots.View`."""
     positions = result.initial if stage == "initial" else result.final
     cc, rmsd = (getattr(result, f"{name}_{stage}") for name in ("cc", "ca_rmsd"))

@@ -29,7 +29,7 @@ from ..extension import extensions
 from ..fit_result import FitResult
 from ..flexible_fit import FlexibleFit
 from ..half_maps import StrengthScan
-from .agreement import MapAgreement, poorest
+from .agreement import ModelAgreement, poorest
 from .contacts import contact_report
 from .doubt import Doubt, located
 from .doubts import doubts_about
@@ -46,7 +46,7 @@ _PACKAGES = ("openmm-density", "torch", "triton", "openmm", "mdtraj", "gemmi", "
 def summarize(
     fit: FlexibleFit,
     result: FitResult,
-    agreement: MapAgreement,
+    agreement: ModelAgreement,
     model_path: str,
     map_path: str,
     scan: StrengthScan | None = None,
@@ -99,7 +99,7 @@ def summarize(
 
 
 def kept_and_simulated(
-    fit: FlexibleFit, result: FitResult, simulated_agreement: MapAgreement
+    fit: FlexibleFit, result: FitResult, simulated_agreement: ModelAgreement
 ) -> dict[str, Any]:
     """Return what ``summary.json`` says of which model was kept.
 
@@ -165,7 +165,7 @@ def _data(fit: FlexibleFit, result: FitResult, model_path: str, map_path: str) -
     }
 
 
-def _agreement(result: FitResult, agreement: MapAgreement) -> dict[str, Any]:
+def _agreement(result: FitResult, agreement: ModelAgreement) -> dict[str, Any]:
     """Return how well the model agrees with the map, and with the reference; see `quantities` for what each number is."""
     return {
         "cc_initial": result.cc_initial,
@@ -292,7 +292,7 @@ def _geometry(fit: FlexibleFit, result: FitResult) -> dict[str, Any]:
     }
 
 
-def _doubts(result: FitResult, agreement: MapAgreement, doubts: Sequence[Doubt]) -> dict[str, Any]:
+def _doubts(result: FitResult, agreement: ModelAgreement, doubts: Sequence[Doubt]) -> dict[str, Any]:
     """Return the doubts as sentences, and with where they are."""
     return {
         "doubts": [doubt.sentence for doubt in doubts],

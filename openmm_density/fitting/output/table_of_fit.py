@@ -20,7 +20,7 @@ from ...wording import one_line
 from ..fit_result import FitResult
 from ..flexible_fit import FlexibleFit
 from ..written_atoms import input_b_factors, input_occupancies
-from .agreement import MapAgreement
+from .agreement import ModelAgreement
 from .results import FITTED, TABLE_ONE
 from .summary import versions
 
@@ -31,7 +31,7 @@ def write_table_one(
     folder: Path,
     fit: FlexibleFit,
     result: FitResult,
-    agreement: MapAgreement,
+    agreement: ModelAgreement,
     summary: dict[str, Any],
     crystal: Callable[[], Crystal] | None = None,
 ) -> None:
@@ -62,7 +62,7 @@ def _known(
     folder: Path,
     fit: FlexibleFit,
     result: FitResult,
-    agreement: MapAgreement,
+    agreement: ModelAgreement,
     summary: Mapping[str, Any],
     crystal: Callable[[], Crystal] | None,
 ) -> tuple[TableInput, np.ndarray]:

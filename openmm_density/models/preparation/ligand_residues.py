@@ -16,7 +16,7 @@ from ...chemistry.residues import residue_label
 from ...errors import InputError, as_argument
 from ...wording import listing
 from ..force_fields import RIGID, check_ligands
-from ..ligand_hydrogens import BuiltHydrogen, Molecule
+from ..ligand_hydrogens import BuiltHydrogen, CompleteMolecule
 from ..ligand_identity import handedness, unlike
 from ..ligand_potentials import InternalPotential, PlacedPotential, PotentialParameters, gives_potentials
 from ..ligands import LigandParameters, dictionary_smiles
@@ -45,7 +45,7 @@ class Parameters(Protocol):
         """The residue names that it knows."""
         ...
 
-    def molecule(self, name: str) -> Molecule:
+    def molecule(self, name: str) -> CompleteMolecule:
         """Return what the residues of a name are."""
         ...
 

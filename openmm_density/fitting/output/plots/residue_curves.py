@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from ....validation.stretches import Stretch
+from ....validation.stretches import DoubtfulStretch
 from .ligand_panel import plot_ligands
 from .residue_rows import MEASURES, STAGES, ResidueRows
 from .style import BETTER, DOUBTFUL, GRID, REBUILT, WORSE, white_outline
@@ -99,7 +99,9 @@ def _isolated(values: np.ndarray) -> np.ndarray:
     return known[1:-1] & ~known[:-2] & ~known[2:]
 
 
-def _mark_stretches(panels: Sequence[Axes], x_of: dict[int, float], stretches: Sequence[Stretch]) -> None:
+def _mark_stretches(
+    panels: Sequence[Axes], x_of: dict[int, float], stretches: Sequence[DoubtfulStretch]
+) -> None:
     left, right = panels[0].get_xlim()
     # Where labels would meet, every second one is a line higher.
     taken, raised = left - (right - left), False

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from matplotlib.lines import Line2D
 
-from ....validation.stretches import Stretch
+from ....validation.stretches import DoubtfulStretch
 from ..quantities import CORRELATION, Q_SCORE
 from .style import AFTER, BEFORE, DOUBTFUL, REBUILT, REFERENCE
 
@@ -36,7 +36,7 @@ class ResidueRows:
         Indices of the rows of ligands, and of the residues of short chains.
     stages : list of str
         Those of `STAGES` that are known.
-    stretches : sequence of Stretch
+    stretches : sequence of DoubtfulStretch
         What is doubtful.
     """
 
@@ -44,10 +44,10 @@ class ResidueRows:
     chains: dict[str, list[int]]
     ligands: list[int]
     stages: list[str]
-    stretches: Sequence[Stretch]
+    stretches: Sequence[DoubtfulStretch]
 
     @classmethod
-    def of(cls, rows: Sequence[dict[str, Any]], stretches: Sequence[Stretch]) -> ResidueRows:
+    def of(cls, rows: Sequence[dict[str, Any]], stretches: Sequence[DoubtfulStretch]) -> ResidueRows:
         """Return rows sorted into polymers and what else there is but water."""
         chains: dict[str, list[int]] = {}
         others = []

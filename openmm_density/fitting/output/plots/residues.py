@@ -13,7 +13,7 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
-from ....validation.stretches import Stretch
+from ....validation.stretches import DoubtfulStretch
 from .ligand_panel import plot_ligands
 from .residue_curves import residue_curves
 from .residue_rows import MEASURES, STAGES, ResidueRows
@@ -23,7 +23,9 @@ from .style import DOUBTFUL, REBUILT, STYLE, save
 _MOST_CURVES = 6
 
 
-def plot_residues(path: Path, residues: Sequence[dict[str, Any]], stretches: Sequence[Stretch] = ()) -> None:
+def plot_residues(
+    path: Path, residues: Sequence[dict[str, Any]], stretches: Sequence[DoubtfulStretch] = ()
+) -> None:
     """Draw correlation and Q-score of each residue before, after, and in a reference.
 
     Up to six chains are drawn as curves, a chain below the other; more as strips of colour. Ligands and chains of less than
@@ -35,7 +37,7 @@ def plot_residues(path: Path, residues: Sequence[dict[str, Any]], stretches: Seq
         A PNG.
     residues : sequence of dict
         From `openmm_density.validation.model_report.residue_changes`; those that are ``rebuilt`` are marked.
-    stretches : sequence of Stretch
+    stretches : sequence of DoubtfulStretch
         What is doubtful, to be marked.
     """
     rows = ResidueRows.of(residues, stretches)

@@ -8,7 +8,7 @@ from matplotlib.colors import to_rgba
 from openmm_density.fitting.output.plots import plot_residues
 from openmm_density.fitting.output.plots.residue_curves import WIDEST_GAP
 from openmm_density.fitting.output.plots.style import DOUBTFUL, REBUILT
-from openmm_density.validation.stretches import Stretch, doubtful_stretches
+from openmm_density.validation.stretches import DoubtfulStretch, doubtful_stretches
 
 from .curves import curves
 
@@ -95,7 +95,9 @@ def test_strips_are_marked_too(drawn, residues, tmp_path):
     chain = [row for row in residues if row["kind"] == "polymer"][:50]
     rows = [dict(row, chain=name, rebuilt=False) for name in "ABCDEFGH" for row in chain]
     rows[2 * 50 + 7]["rebuilt"] = True
-    stretch = Stretch("D", "", "", tuple(range(3 * 50 + 10, 3 * 50 + 15)), "correlation", True, 0.2, 0.5)
+    stretch = DoubtfulStretch(
+        "D", "", "", tuple(range(3 * 50 + 10, 3 * 50 + 15)), "correlation", True, 0.2, 0.5
+    )
     plot_residues(tmp_path / "residues.png", rows, [stretch])
     plot_residues(tmp_path / "residues.png", [dict(row, rebuilt=False) for row in rows])
     assert not drawn[1].legends
