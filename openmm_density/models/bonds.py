@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 
 import gemmi
 import numpy as np
 from openmm import app
+from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 from scipy.spatial import cKDTree
+from scipy.spatial.distance import pdist, squareform
 
 from ..chemistry.elements import covalent_radius, is_hydrogen, is_metal
 from ..chemistry.residue_names import standard_residue_names
@@ -21,8 +23,9 @@ from .model import Link, Model
 LIGAND_BOND_SLACK = 0.45
 LINK_SLACK = 0.30
 METAL_BOND_SLACK = 0.60
-# In a ring of three no bond is longer than by this.
-TRIANGLE_SLACK = 0.25
+# In a ring of three no bond is longer than by this, without carbon and with it; nor one that alone holds a ligand together.
+TRIANGLE_SLACK = {False: 0.1, True: 0.25}
+TORN_BOND_SLACK = 0.75
 
 BACKBONE_BONDS = (("C", "N"), ("O3'", "P"))
 """Names of the atoms that join a residue to the one behind it in its polymer."""
@@ -135,6 +138,8 @@ def add_bonds(
     for i, j in near:
         if atoms[i].residue is atoms[j].residue or is_metal(atoms[i]) or is_metal(atoms[j]):
             add(i, j)
+    for i, j in list(_torn(topology, positions, bonded)):
+        add(i, j)
     neighbours: dict[int, set[int]] = defaultdict(set)
     for a, b in topology.bonds():
         neighbours[a.index].add(b.index)
@@ -166,16 +171,38 @@ def _without_triangles(
         for i, j in pairs
         if not (is_metal(atoms[i]) or is_metal(atoms[j]))
     }
+
+    def is_long(pair: tuple[int, int]) -> bool:
+        of_carbon = any(atoms[k].element is not None and atoms[k].element.symbol == "C" for k in pair)
+        return excess.get(pair, 0.0) > TRIANGLE_SLACK[of_carbon]
+
     neighbours: dict[int, set[int]] = defaultdict(set)
-    for (i, j), beyond in excess.items():
-        if beyond <= TRIANGLE_SLACK:
+    for i, j in excess:
+        if not is_long((i, j)):
             neighbours[i].add(j)
             neighbours[j].add(i)
-    return [
-        (i, j)
-        for i, j in pairs
-        if excess.get((i, j), 0.0) <= TRIANGLE_SLACK or not neighbours[i] & neighbours[j]
-    ]
+    return [(i, j) for i, j in pairs if not is_long((i, j)) or not neighbours[i] & neighbours[j]]
+
+
+def _torn(
+    topology: app.Topology, positions: np.ndarray, bonded: Set[frozenset[int]]
+) -> Iterable[tuple[int, int]]:
+    """Yield the pairs that hold the parts of a ligand together, which is one whatever the lengths of its bonds."""
+    standard = standard_residue_names()
+    for residue in topology.residues():
+        atoms = [atom for atom in residue.atoms() if not (is_hydrogen(atom) or is_metal(atom))]
+        if residue.name in standard or not 1 < len(atoms) <= MOST_NEIGHBOURS:
+            continue
+        index = [atom.index for atom in atoms]
+        radii = np.array([covalent_radius(atom) for atom in atoms])
+        beyond = squareform(pdist(positions[index])) - radii[:, None] - radii
+        known = np.array([[frozenset((i, j)) in bonded for j in index] for i in index])
+        parts, _ = connected_components(known)
+        if parts > 1:
+            tree = minimum_spanning_tree(np.where(known, 1e-3, np.maximum(beyond, 1e-2))).tocoo()
+            for i, j in zip(tree.row.tolist(), tree.col.tolist()):
+                if not known[i, j] and beyond[i, j] < TORN_BOND_SLACK:
+                    yield index[i], index[j]
 
 
 def _excess(atoms: Sequence[app.topology.Atom], positions: np.ndarray, i: int, j: int) -> float:

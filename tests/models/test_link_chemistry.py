@@ -169,9 +169,10 @@ def test_a_protein_without_ligands_has_no_such_contacts(tmp_path: Path) -> None:
     assert read_model(write_fragment(tmp_path / "fragment.pdb", residues=24)).short_contacts == ()
 
 
-def test_the_oxygens_of_a_bent_carboxylate_are_not_bonded(tmp_path):
-    """1.66 Å apart, where a ring of three has 1.5 Å."""
-    places = {"C1": (-1.5, 0.0), "C2": (0.0, 0.0), "O1": (0.94, 0.83), "O2": (0.94, -0.83)}
+@pytest.mark.parametrize(("out", "up", "carbon"), [(0.94, 0.83, -1.5), (1.2, 0.77, -2.09)])
+def test_a_bad_carboxylate_is_one(tmp_path, out, up, carbon):
+    """Its oxygens 1.5 to 1.7 Å apart, and its carbon 2.1 Å from the next one, as in a haem of 4HHB."""
+    places = {"C1": (carbon, 0.0), "C2": (0.0, 0.0), "O1": (out, up), "O2": (out, -up)}
     lines = [
         f"HETATM{n:5d}  {name:3s} LIG A   1    {x:8.3f}{y:8.3f}{0.0:8.3f}  1.00 20.00           {name[0]}"
         for n, (name, (x, y)) in enumerate(places.items(), start=1)
