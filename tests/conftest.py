@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -21,7 +20,7 @@ os.environ.setdefault("OPENMM_DENSITY_END_SECONDS", "3600")
 
 import torch
 
-from .forked_processes import ForkedProcess
+from .forked_processes import ForkedProcess, forking
 from .seeds import shift_seeds
 from .variations import SIMULATING
 
@@ -91,7 +90,7 @@ def _hydrogens_once() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session", autouse=True)
 def _fork_server() -> Iterator[None]:
     """End what processes are forked from after the last test."""
     yield
@@ -100,10 +99,9 @@ def _fork_server() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def forked(_fork_server: None) -> Iterator[None]:
+def forked() -> Iterator[None]:
     """Fork the processes of Python that a file's tests start, or the package for them, from one that has imported it."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(subprocess, "Popen", ForkedProcess)
+    with forking():
         yield
 
 

@@ -21,9 +21,12 @@ import subprocess
 import sys
 import threading
 import warnings
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, NoReturn
 
+import pytest
 import torch
 
 _PRELOADED = (
@@ -43,8 +46,17 @@ except BaseException as error:
     _processes.end(error)
 _processes.end()
 """
+_PROJECT = Path(__file__).parents[1]
 _START = subprocess.Popen
 _ARGUMENTS = inspect.signature(subprocess.Popen._execute_child)
+
+
+@contextmanager
+def forking() -> Iterator[None]:
+    """Fork the processes of Python that are started meanwhile, by tests or by the package."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(subprocess, "Popen", ForkedProcess)
+        yield
 
 
 class ForkServer:
@@ -53,13 +65,18 @@ class ForkServer:
     def __init__(self) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         number = theirs.fileno()
-        self._process = _START([sys.executable, "-c", _PROGRAM.format(number)], pass_fds=[number])
+        # Threads of libraries would not be there in what is forked.
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        command = [sys.executable, "-c", _PROGRAM.format(number)]
+        self._process = _START(command, pass_fds=[number], env=environment, cwd=_PROJECT)
         theirs.close()
 
     def fork(self, request: dict[str, object], descriptors: list[int]) -> int:
         """Return the number of a new process."""
         socket.send_fds(self._socket, [pickle.dumps(request)], descriptors)
-        return struct.unpack("i", self._socket.recv(4))[0]
+        told = self._socket.recv(4)
+        assert told, "the process to fork from has ended, see above"
+        return struct.unpack("i", told)[0]
 
     def end(self) -> None:
         """End it, and what it has forked."""
@@ -77,7 +94,8 @@ class ForkedProcess(subprocess.Popen):
         asked = _ARGUMENTS.bind(self, *given).arguments
         words = [os.fsdecode(word) for word in asked["args"]] if not isinstance(asked["args"], str) else []
         options = words[3:] if words[1:3] == ["-W", "ignore"] else words[1:]
-        if words[:1] != [sys.executable] or options[0] not in ("-c", "-m") or asked["preexec_fn"]:
+        is_program = bool(options) and (options[0] in ("-c", "-m") or options[0].endswith(".py"))
+        if words[:1] != [sys.executable] or not is_program or asked["preexec_fn"]:
             super()._execute_child(*given)
             return
         if ForkedProcess.server is None:
@@ -198,6 +216,9 @@ def _become(request: dict[str, Any], descriptors: list[int]) -> str:
         del words[:2]
     paths = [each for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
     sys.path[:] = ["" if words[0] == "-c" else os.getcwd(), *paths, *sys.path[1:]]
+    if words[0] not in ("-c", "-m"):
+        sys.path[0], sys.argv[:] = os.path.dirname(os.path.abspath(words[0])), words
+        return f"__import__('runpy').run_path({words[0]!r}, run_name='__main__')"
     option, what, *arguments = words
     sys.argv[:] = [option, *arguments]
     return what if option == "-c" else f"__import__('runpy')._run_module_as_main({what!r})"

@@ -21,6 +21,8 @@ from openmm_density.doctor.remedies import remedies
 from openmm_density.energies.forces import BACKENDS, ON_ALL_PLATFORMS
 from openmm_density.kernels import compilation
 
+from .forked_processes import forking
+
 
 def healthy() -> Diagnosis:
     return Diagnosis(
@@ -57,7 +59,8 @@ def said() -> list[str]:
 
 @pytest.fixture(scope="module")
 def here(said) -> Diagnosis:
-    return examine(progress=said.append)
+    with forking():
+        return examine(progress=said.append)
 
 
 @pytest.fixture(scope="module")

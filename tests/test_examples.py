@@ -11,6 +11,7 @@ from .conftest import PROJECT
 from .fragments import copy_examples
 
 RESIDUES = 45
+pytestmark = pytest.mark.usefixtures("forked")
 
 
 def run(folder, name, *arguments):

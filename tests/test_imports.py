@@ -2,6 +2,7 @@
 
 import ast
 import json
+import os
 import subprocess
 import sys
 from importlib.metadata import version
@@ -21,6 +22,24 @@ from .fragments import fragment
 
 SLOW = ("torch", "openmm", "mdtraj", "numpy", "scipy", "matplotlib", "gemmi", "rich")
 
+# Each command in a process of its own, forked from one that has imported no more than the command line.
+FORK = """
+import contextlib, io, json, os, sys
+from openmm_density.cli import main
+for line in sys.stdin:
+    folder, arguments = json.loads(line)
+    if os.fork():
+        os.wait()
+        continue
+    os.chdir(folder)
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as said:
+        try:
+            status = main(arguments)
+        except SystemExit as stop:
+            status = stop.code
+    print(json.dumps([status, [*({slow} & sys.modules.keys())], said.getvalue()]), flush=True)
+    os._exit(0)
+"""
 TELL = """
 import sys
 from openmm_density.cli import main
@@ -48,8 +67,8 @@ print("status", status, "loaded", *({slow} & sys.modules.keys()))
         (["mend"], 2),
     ],
 )
-def test_help_and_slips_of_the_keyboard_load_nothing_slow(arguments, status):
-    assert_quick(arguments, status)
+def test_help_and_slips_of_the_keyboard_load_nothing_slow(quick, arguments, status):
+    quick(arguments, status)
 
 
 @pytest.mark.parametrize(
@@ -85,13 +104,13 @@ def test_help_and_slips_of_the_keyboard_load_nothing_slow(arguments, status):
     ],
 )
 def test_what_no_file_can_make_right_is_refused_before_anything_slow(
-    command, options, named, tmp_path, monkeypatch
+    quick, command, options, named, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
     for name in ("model.pdb", "map.mrc", "log.csv"):
         (tmp_path / name).write_text("")
     (tmp_path / "stages.toml").write_text("[[stage]]\nsteps = -1\n")
-    assert named in assert_quick([command, *COMPLETE[command], *options], 2)
+    assert named in quick([command, *COMPLETE[command], *options], 2)
 
 
 COMPLETE = {
@@ -103,12 +122,19 @@ COMPLETE = {
 }
 
 
-def assert_quick(arguments, status):
-    """Run a command that ends with a status and loads nothing slow; return what it said."""
-    script = TELL.format(arguments=arguments, slow=set(SLOW))
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
-    assert done.stdout.splitlines()[-1].strip() == f"status {status} loaded", done.stderr
-    return done.stderr
+@pytest.fixture(scope="module")
+def quick():
+    """Return what runs a command that ends with a status and loads nothing slow, and returns what it said."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", FORK.format(slow=set(SLOW))], **pipes) as process:
+
+        def run(arguments, status):
+            print(json.dumps([os.getcwd(), arguments]), file=process.stdin, flush=True)
+            ended, loaded, said = json.loads(process.stdout.readline())
+            assert (ended, loaded) == (status, []), said
+            return said
+
+        yield run
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def test_files_that_simulate_are_there() -> None:
     assert all(list((PROJECT / "tests").glob(f"{each}*")) for each in SIMULATING)
 
 
-def test_the_environment_sets_threads_and_shifts_all_seeds() -> None:
+def test_the_environment_sets_threads_and_shifts_all_seeds(forked: None) -> None:
     def drawn(**variables: str) -> list[str]:
         run = subprocess.run(
             [sys.executable, "-c", DRAW],

@@ -6,7 +6,7 @@ import time
 
 from openmm_density.cli import main
 
-SMALL = 24
+SMALL = 12
 """Residues of a fragment that is quick to fit."""
 # In the folder of model and map.
 FIT = (sys.executable, "-m", "openmm_density.cli", "fit", "model.pdb", "target.mrc", "--resolution", "5")

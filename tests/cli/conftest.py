@@ -31,8 +31,3 @@ def fitted(folder, drawing):
     with drawing():
         assert fit(folder, folder / "run") == 0
     return folder / "run"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _forked(forked):
-    """Fork the processes of all files here."""

@@ -41,7 +41,7 @@ def test_a_fit_that_dies_while_its_results_are_written_is_resumed(small, tmp_pat
     assert mdtraj.load(str(output / "trajectory.dcd"), top=str(output / "fitted.cif")).n_frames == 1
 
 
-def test_a_killed_fit_is_resumed_to_the_same_end(small, tmp_path, capsys):
+def test_a_killed_fit_is_resumed_to_the_same_end(small, tmp_path, capsys, forked):
     arguments = (
         "--steps", "600", "--strength", "30", "--threads", "1", "--report-interval", "40", "--save-interval", "40",
     )  # fmt: skip

@@ -233,7 +233,7 @@ def test_a_simulation_that_explodes_says_so_with_status_1_and_leaves_the_last_go
     assert not (tmp_path / "out" / "fitted.cif").exists()
 
 
-def test_an_interrupted_fit_writes_what_there_is_with_status_130_and_says_so_first(small, tmp_path):
+def test_an_interrupted_fit_writes_what_there_is_with_status_130_and_says_so_first(small, tmp_path, forked):
     process = started(small, tmp_path / "out", "--steps", "100000000", "--threads", "1")
     wait_for(tmp_path / "out" / "unfinished" / "state.npz", process)
     process.send_signal(signal.SIGINT)

@@ -27,6 +27,7 @@ from openmm_density.energies.measures import SIMILARITIES
 from openmm_density.kernels.density import density_splat
 from openmm_density.models import prepare, read_model
 
+from ..forked_processes import forking
 from ..fragments import fragment as fragment_of_adk
 from ..small_models import ADK_CLOSED, ADK_OPEN
 from .contexts import context_of, energy_of, forces_of, system_of
@@ -252,7 +253,9 @@ def test_serialised_systems_in_a_fresh_process(adk_map, fragment, tmp_path):
         command = [sys.executable, "-c", READ_BACK, which, tmp_path / "positions.npy", *energies]
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
-    with_import, without = start("with"), start("without")
+    with forking():
+        with_import = start("with")
+    without = start("without")
     out, err = with_import.communicate(timeout=120)
     assert with_import.returncode == 0, err
     assert [float(line) for line in out.splitlines()[-2:]] == list(energies.values())

@@ -19,7 +19,7 @@ MUTATIONS = 500
 
 
 @pytest.fixture(scope="module")
-def found():
+def found(forked):
     """Read the mutations in a process of one thread, whose children inherit what it has imported."""
     threads = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OPENMM_CPU_THREADS")}
     done = subprocess.run(

@@ -388,7 +388,7 @@ def test_operators_keep_the_rules_of_torch():
 
 
 @pytest.mark.skipif(os.environ.get("CXX") == "/nonexistent", reason="this is the run without a compiler")
-def test_everything_above_holds_without_a_compiler(tmp_path):
+def test_everything_above_holds_without_a_compiler(tmp_path, forked):
     run = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(Path(__file__))],
         env=os.environ | {"CXX": "/nonexistent", "OPENMM_DENSITY_CACHE": str(tmp_path)},

@@ -164,7 +164,7 @@ except KeyboardInterrupt:
 """
 
 
-def test_ctrl_c_reaches_the_script():
+def test_ctrl_c_reaches_the_script(forked):
     # In a process of its own: those that run tests side by side may not hear signals.
     run = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=300)
     assert run.stdout.splitlines() == [
@@ -203,7 +203,7 @@ def test_a_system_is_written_read_and_copied_with_its_force():
         assert openmm.XmlSerializer.serialize(found).split("computation=")[0] == text.split("computation=")[0]
 
 
-def test_a_fresh_process_reads_a_system_once_the_force_is_loaded(tmp_path):
+def test_another_process_reads_a_system_once_the_force_is_loaded(tmp_path, forked):
     path = tmp_path / "system.xml"
     path.write_text(openmm.XmlSerializer.serialize(system_of(3, made())))
     script = (
@@ -217,7 +217,7 @@ def test_a_fresh_process_reads_a_system_once_the_force_is_loaded(tmp_path):
     assert (run.returncode, run.stdout.strip()) == (0, "k"), run.stderr
 
 
-def test_threads_of_a_process_that_compile_at_once_all_get_the_force(tmp_path):
+def test_threads_of_a_process_that_compile_at_once_all_get_the_force(tmp_path, forked):
     script = (
         "from concurrent.futures import ThreadPoolExecutor\n"
         "from openmm_density.native_force import compiled\n"
@@ -227,7 +227,7 @@ def test_threads_of_a_process_that_compile_at_once_all_get_the_force(tmp_path):
         "    found = set(pool.map(lambda _: compilation.library(source, compiled.opened), range(3)))\n"
         "print(len(found), [path.is_file() for path in found])\n"
     )
-    settings = os.environ | {"OPENMM_DENSITY_CACHE": str(tmp_path)}
+    settings = os.environ | {"OPENMM_DENSITY_CACHE": str(tmp_path), "OPENMM_DENSITY_CXXFLAGS": "-O0"}
     run = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=300, env=settings
     )

@@ -282,7 +282,7 @@ np.savez(sys.argv[3], forces=state.getForces(asNumpy=True)._value, energy=state.
 """
 
 
-def test_a_fresh_process_reads_a_system_with_the_same_bits(model, tmp_path):
+def test_another_process_reads_a_system_with_the_same_bits(model, tmp_path, forked):
     forces = [
         model.fit(weights="electron", b_factors=np.full(len(model.moved), 30.0)).create_force(
             "NativeForce", parameter_derivative=True

@@ -269,7 +269,7 @@ print(repr(state.getPotentialEnergy()._value), repr(state.getEnergyParameterDeri
 
 
 @needs_derivatives
-def test_a_serialised_system_in_a_fresh_process(peptide, tmp_path):
+def test_a_serialised_system_in_another_process(peptide, tmp_path, forked):
     restraint = PlanarityRestraint(peptide.topology, force_constant=0.5, force_group=3)
     positions = distorted(peptide.positions)
     system = system_of(len(positions), restraint.create_force())
