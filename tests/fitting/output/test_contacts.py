@@ -13,7 +13,7 @@ import pytest
 from openmm_density import DensityMap, SymmetryOperators
 from openmm_density.chemistry.planes import PlaneSet
 from openmm_density.cli.outcome import print_outcome
-from openmm_density.fitting.output.agreement import map_agreement
+from openmm_density.fitting.output.agreement import model_agreement
 from openmm_density.fitting.output.contacts import contact_doubts, contact_report
 from openmm_density.fitting.output.local_geometry import worse_doubts, worse_of_models
 from openmm_density.fitting.output.summary import summarize
@@ -95,7 +95,7 @@ def test_a_contact_that_is_no_bond_is_doubted_and_not_written(small_data: Path, 
 def test_the_table_has_a_line_for_mates_of_a_crystal_only(
     fitted, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    summary = summarize(*fitted, map_agreement(*fitted), "model", "map")
+    summary = summarize(*fitted, model_agreement(*fitted), "model", "map")
     assert summary["mate_contacts_final"] is None and summary["short_contacts"] == []
     print_outcome(summary, tmp_path)
     assert "symmetry mates" not in capsys.readouterr().out

@@ -17,7 +17,7 @@ from openmm_density.fitting.fit_map import FitMap
 from openmm_density.fitting.flexible_fit import FlexibleFit
 from openmm_density.fitting.half_maps import StrengthScan
 from openmm_density.fitting.output import doubts, notes
-from openmm_density.fitting.output.agreement import map_agreement
+from openmm_density.fitting.output.agreement import model_agreement
 from openmm_density.fitting.output.doubts import MOST_STRETCHES, _half_map_doubt
 from openmm_density.fitting.output.local_geometry import changed_elements
 from openmm_density.fitting.output.summary import summarize
@@ -30,7 +30,7 @@ from .. import damaged_models
 
 
 def summarized(fit, result, scan=None):
-    return summarize(fit, result, map_agreement(fit, result), "model", "map", scan)
+    return summarize(fit, result, model_agreement(fit, result), "model", "map", scan)
 
 
 def test_what_became_worse_is_a_doubt_of_its_kind_with_its_places():
