@@ -53,7 +53,6 @@ def _assembly(assembly: dict[str, Any]) -> str:
 def _print_changes(console: Console, summary: dict[str, Any]) -> None:
     """Print what the fit changed of the chemistry, where it fits worst, and what was rebuilt."""
     from ..fitting.output.agreement import MOST_MARKED
-    from ..fitting.output.exchanges import exchanged_in_words
     from ..fitting.rebuilding.changes import rebuilt_in_words
 
     simulated = summary.get("simulated")
@@ -67,9 +66,6 @@ def _print_changes(console: Console, summary: dict[str, Any]) -> None:
     rebuilt = rebuilt_in_words(summary["rebuilding"])
     if rebuilt is not None:
         console.print(f"rebuilt{'' if simulated is None else ' in after.*'}: {rebuilt}")
-    exchanged = exchanged_in_words(summary["exchange"])
-    if exchanged is not None:
-        console.print(f"exchanged: {exchanged}")
     violated = {name: len(each) for name, each in made["restraints_violated"].items() if each}
     if violated:
         console.print(f"restraints violated: {', '.join(f'{name} {n}' for name, n in violated.items())}")

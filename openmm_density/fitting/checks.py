@@ -14,7 +14,7 @@ from ..maps.grids import check_finite_positions
 from ..models.structures import Model
 from ..models.symmetry_operators import SymmetryOperators
 from ..validation.map_checks import check_map_units
-from .extension import extension_options
+from .extension import extension_options, extensions
 from .fit_map import FitMap
 from .protocols import Protocol
 
@@ -80,7 +80,14 @@ def check_pressures(protocol: Protocol, solvent: str) -> None:
 
 
 def check_exchange(protocol: Protocol, solvent: str) -> None:
-    """Refuse replicas in water: each would need a box of its own."""
+    """Refuse replicas in water: each would need a box of its own; and stages that no extension drives."""
+    if any(stage.exchange for stage in protocol.stages) and not any(
+        "exchange" in e.drives for e in extensions()
+    ):
+        raise InputError(
+            "replicas exchange by an extension of openmm-density that is not installed",
+            remedy=f"install it, or take another {as_argument('protocol')}",
+        )
     if solvent == "water" and any(stage.exchange for stage in protocol.stages):
         raise InputError(
             "replicas exchange without water around them",

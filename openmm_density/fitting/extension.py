@@ -9,6 +9,7 @@ called with objects of the core, and returns plain data, which the core puts in 
 ``files``          what it writes into the folder of a fit, so that no other fit overwrites it unasked
 ``protocol``       the protocol as the options ask for it; what cannot be is refused here, before slow imports
 ``forces``         what it adds to the Systems of the fit
+``driver``         what steps a stage in place of the dynamics of one model; ``drives`` names the keys of such stages
 ``before_stage``   called when a stage begins and
 ``after_stage``    when it ends: what it notes by its name in ``RunState.found`` is saved, rolled back and resumed with the state
 ``at_end``         called with the minimised model in the Context of the last stage, which it may still move
@@ -36,8 +37,10 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Protocol as Shape
 
 if TYPE_CHECKING:
+    import numpy as np
     import openmm
 
     from ..html_report.blocks import Block, Section
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
     from .fit_result import FitResult, Progress
     from .flexible_fit import FlexibleFit
     from .interrupts import Stop, StopRequest
+    from .options import RunOptions
     from .output.doubt import Doubt
     from .protocols import Protocol
     from .run_state import RunState
@@ -131,6 +135,34 @@ class Ending(NamedTuple):
     stopwatch: Stopwatch
 
 
+class StageDriver(Shape):
+    """What steps a stage; its Context shows the model that is followed after every step, for log and trajectory."""
+
+    def is_at(self, running: StageContext, state: RunState) -> bool:
+        """Return whether it can `go_on` from a saved state, without a new one being made."""
+
+    def go_on(self, running: StageContext, state: RunState) -> None:
+        """Go on from a saved state, shown in another Context."""
+
+    def step(self, stage_step: int, length: int, stop: StopRequest) -> int:
+        """Make so many steps; return how many were made."""
+
+    def look_at_ligands(self, state: RunState) -> None:
+        """See to ligands with a learned potential, see `StageContext.look_at_ligands`."""
+
+    def update(self, state: RunState) -> None:
+        """Put what it needs to go on into a state."""
+
+    def finish(
+        self,
+        state: RunState,
+        stop: StopRequest,
+        ca_rmsd: Callable[[np.ndarray], float | None],
+        evidence_of: Callable[[np.ndarray], np.ndarray | None],
+    ) -> None:
+        """Show the model with which the fit goes on, once the stage has ended."""
+
+
 class Unfinished(NamedTuple):
     """What an extension was interrupted in, after the fit of one model had come to its end, and why to go on with it."""
 
@@ -144,6 +176,7 @@ class FitExtension:
     name = ""
     options: tuple[Option, ...] = ()
     files: tuple[str, ...] = ()
+    drives: tuple[str, ...] = ()
 
     def protocol(self, protocol: Protocol, asked: Mapping[str, Any]) -> Protocol:
         """Return the protocol with what the options, by name, ask for.
@@ -158,6 +191,18 @@ class FitExtension:
     def forces(self, prepared: Prepared, asked: Mapping[str, Any]) -> Sequence[openmm.Force]:
         """Return forces, on all particles of the prepared model, that act beside force field and restraints."""
         return ()
+
+    def driver(
+        self,
+        engine: Engine,
+        protocol: Protocol,
+        options: RunOptions,
+        running: StageContext,
+        state: RunState,
+        careful: bool,
+    ) -> StageDriver | None:
+        """Return what steps a stage from a state on, careful after it blew up; None where the dynamics of one model do."""
+        return None
 
     def before_stage(
         self, running: StageContext, state: RunState, asked: Mapping[str, Any], stop: Stop

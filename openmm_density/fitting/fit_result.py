@@ -127,7 +127,7 @@ class FitResult:
     simulated : Simulated, optional
         What the simulation made of the model, where that was better before.
     exchange : list of dict
-        Of each stage whose replicas exchanged, see `openmm_density.fitting.replica_stage.ReplicaStage`.
+        Of each stage whose replicas exchanged, what became of them.
     ligands : list of dict
         Of each ligand with a learned potential how well that knew it, see
         `openmm_density.fitting.ligands.watch.WatchedLigand`.

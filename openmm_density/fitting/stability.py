@@ -44,6 +44,10 @@ class Unstable(Exception):
         super().__init__(message)
         self.everywhere = everywhere
 
+    def amended(self, state: Any, protocol: Any, where: str) -> str | None:
+        """Amend the `RunState` that is rolled back to, and return a sentence on it; None where all that helps is more care."""
+        return None
+
 
 class Motion(NamedTuple):
     """Positions in nm and velocities in nm/ps, each of shape (N, 3)."""

@@ -15,7 +15,7 @@ from ..stopwatch import Stopwatch
 from .checkpoints import RunFolder, Trajectory, cut_trajectory
 from .convergence import Plateau
 from .engine import Engine
-from .extension import extensions
+from .extension import StageDriver, extensions
 from .final_trials import FinalTrials
 from .fit_result import Progress, Row
 from .interrupts import StopRequest
@@ -23,7 +23,6 @@ from .ligands.watch import LOOK_INTERVAL
 from .measurements import Measurements, PendingRow
 from .options import RunOptions
 from .protocols import UPDATE_INTERVAL, Protocol, Stage
-from .replica_stage import ReplicaLost, ReplicaStage, ladder_at
 from .run_state import RunState
 from .searches import Searches
 from .stability import Unstable
@@ -85,7 +84,7 @@ class StageRun:
         self._engine, self._protocol, self._searches = engine, protocol, searches
         self._measurements, self._trials = measurements, trials
         self._options, self._stopwatch = options, stopwatch
-        self._ongoing: ReplicaStage | None = None
+        self._ongoing: StageDriver | None = None
         self._attempted: RunState | None = None
         # Of the segment in progress, those of which something is yet computed.
         self._unfinished: deque[PendingRow] = deque()
@@ -100,26 +99,24 @@ class StageRun:
         # A new one at every saved state, so that on a CPU a resumed fit repeats the uninterrupted one bit for bit.
         running = StageContext(self._engine, state, stage)
         self._prepare(running, state, watch)
-        replicas = None
-        if stage.exchange and not watch.stop.requested:
-            replicas = self._replicas(running, state, careful)
+        driver = None if watch.stop.requested else self._driver(running, state, careful)
         interval = self._options.save_interval
         last = min(stage.steps, state.stage_step + interval - state.step % interval)
         converged = False
         with self._trajectory(folder, state) as trajectory:
             while state.stage_step < last and not converged:
-                self._step(running, state, last, watch, replicas)
+                self._step(running, state, last, watch, driver)
                 if watch.stop.requested:
                     break
                 self._report(running, state, trajectory, watch)
                 converged = running.follow(state)
         ended = state.stage_step >= stage.steps or converged or watch.stop.requested
-        if replicas is not None:
+        if driver is not None:
             if ended:
-                replicas.finish(state, watch.stop, self._measurements.ca_rmsd, self._searches.evidence_of)
+                driver.finish(state, watch.stop, self._measurements.ca_rmsd, self._searches.evidence_of)
                 self._ongoing = None
             else:
-                replicas.update(state)
+                driver.update(state)
         running.update(state)
         self._finish_rows(state, wait=True)
         if ended:
@@ -140,10 +137,11 @@ class StageRun:
         again = state.next_segment()
         self._keep_final_strength(again)
         where = "" if folder is None else f" (the last good model is {folder.last_good})"
-        if isinstance(error, ReplicaLost):
-            self._raise_ladder(again, error, where)
-        else:
+        otherwise = error.amended(again, self._protocol, where)
+        if otherwise is None:
             self._take_care(again, error, where)
+        else:
+            again.blow_ups.append(otherwise)
         return again
 
     def _keep_final_strength(self, state: RunState) -> None:
@@ -166,22 +164,6 @@ class StageRun:
         state.blow_ups.append(
             f"The simulation became unstable ({error}); it was rolled back to step {state.step}, and went on with "
             f"{timestep:g} fs{f' and strength / {2**halved}' if halved else ''} to the end of the stage."
-        )
-
-    def _raise_ladder(self, state: RunState, error: ReplicaLost, where: str) -> None:
-        """Raise the lowest strength of replicas for a state that is rolled back to."""
-        stage, replicas = self._protocol.stages[state.stage], self._protocol.replicas
-        before = ladder_at(state, stage, replicas)
-        state.ladder_raises += 1
-        ladder = ladder_at(state, stage, replicas)
-        if ladder == before:
-            raise SimulationError(
-                f"{error}, at step {state.step}, though all replicas had the highest strength{where}: raise the strength of "
-                f'stage "{stage.name}", or of the fit.'
-            )
-        state.blow_ups.append(
-            f"A replica left its density; the fit was rolled back to step {state.step}, and went on with replicas from "
-            f"{ladder.strengths[0]:.3g} kJ/mol per fitted atom on."
         )
 
     def row(self, running: StageContext, state: RunState, name: str) -> PendingRow:
@@ -216,13 +198,14 @@ class StageRun:
             for extension in extensions():
                 extension.before_stage(running, state, self._engine.systems.asked, watch.stop)
 
-    def _replicas(self, running: StageContext, state: RunState, careful: bool) -> ReplicaStage:
-        """Return the replicas of a stage, at a state: where they can, those that were simulated up to it."""
+    def _driver(self, running: StageContext, state: RunState, careful: bool) -> StageDriver | None:
+        """Return what steps a stage in place of one model's dynamics, at a state: where it can, what stepped it up to there."""
         if self._ongoing is not None and self._ongoing.is_at(running, state):
             self._ongoing.go_on(running, state)
         else:
-            threads = self._options.threads
-            self._ongoing = ReplicaStage(self._engine, self._protocol, threads, running, state, careful)
+            of = self._engine, self._protocol, self._options, running, state, careful
+            made = (extension.driver(*of) for extension in extensions())
+            self._ongoing = next((each for each in made if each is not None), None)
         return self._ongoing
 
     def _step(
@@ -231,25 +214,25 @@ class StageRun:
         state: RunState,
         last: int,
         watch: Watch,
-        replicas: ReplicaStage | None,
+        driver: StageDriver | None,
     ) -> None:
         """Step to the next update of the strength, report, or end of the segment; check what came out."""
         interval = self._options.report_interval
         length = min(last - state.stage_step, interval - state.step % interval)
-        if replicas is None:
+        if driver is None:
             running.apply(state)
             length = min(length, UPDATE_INTERVAL - state.stage_step % UPDATE_INTERVAL)
         started = time.perf_counter()
-        if replicas is None:
+        if driver is None:
             done = self._engine.dynamics.step(running.context, length, watch.stop)
         else:
-            done = replicas.step(state.stage_step, length, watch.stop)
+            done = driver.step(state.stage_step, length, watch.stop)
         state.seconds += time.perf_counter() - started
         state.step, state.stage_step = state.step + done, state.stage_step + done
         self._engine.dynamics.checked(running.context, state.step, running.stage)
         # A short fit has stages that end before that.
         if state.stage_step % LOOK_INTERVAL == 0 or state.stage_step >= running.stage.steps:
-            (running if replicas is None else replicas).look_at_ligands(state)
+            (running if driver is None else driver).look_at_ligands(state)
 
     def _report(
         self, running: StageContext, state: RunState, trajectory: Trajectory | None, watch: Watch

@@ -16,7 +16,6 @@ from ..fit_result import FitResult
 from ..flexible_fit import FlexibleFit
 from ..half_maps import StrengthScan
 from ..rebuilding.changes import left_out_in_words
-from .exchanges import exchange_note
 
 
 def notes_on(
@@ -39,7 +38,6 @@ def notes_on(
         *_strain_note(fit),
         *result.blow_ups,
         *_search_note(result),
-        *_exchange_note(result),
         _validation_note(scan),
         *([] if pdb_limit is None else [f"fitted.pdb was left out: {pdb_limit}"]),
         *_strength_note(fit, result),
@@ -73,12 +71,6 @@ def _search_note(result: FitResult) -> list[str]:
     """Return a sentence where searches were left out for lack of steps."""
     left_out = left_out_in_words(result.rebuilding, result.steps)
     return [] if left_out is None else [left_out]
-
-
-def _exchange_note(result: FitResult) -> list[str]:
-    """Return a sentence where replicas hardly exchanged."""
-    found = exchange_note(result.exchange)
-    return [] if found is None else [found]
 
 
 NO_HALF_MAPS = "No half maps were given: whether the strength fits noise was not tested."

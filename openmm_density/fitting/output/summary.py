@@ -216,7 +216,6 @@ def _course(fit: FlexibleFit, result: FitResult) -> dict[str, Any]:
         "search": fit.protocol.search,
         "stages": result.stages,
         "rebuilding": result.rebuilding,
-        "exchange": result.exchange,
         "interrupted": result.interrupted,
         "blow_ups": len(result.blow_ups),
         "forcefield": fit.forcefield,

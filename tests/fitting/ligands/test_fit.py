@@ -14,12 +14,12 @@ from openmm_density.errors import InputError
 from openmm_density.extensions.ensemble.replica_run import ReplicaRun
 from openmm_density.extensions.ensemble.replica_systems import Copies, ReplicaSystems
 from openmm_density.extensions.ensemble.saved_search import SearchState, load_search, save_search
+from openmm_density.extensions.exchange.replica_stage import ReplicaStage
 from openmm_density.fitting import FlexibleFit, find_protocol
 from openmm_density.fitting.checkpoints import RunFolder
 from openmm_density.fitting.output.doubts import _unknown_ligand_doubts
 from openmm_density.fitting.output.summary import ligand_figures
 from openmm_density.fitting.protocols import Stage
-from openmm_density.fitting.replica_stage import ReplicaStage
 from openmm_density.models.preparation.ligand_terms import IDLE_SPRINGS
 
 pytest.importorskip("safetensors", reason="the extra [ligands] is not installed")

@@ -10,7 +10,6 @@ from ....html_report.fit_plots import progress_figure
 from ....stopwatch import in_words
 from ....wording import counted
 from ...rebuilding.changes import rebuilt_in_words, span
-from ..exchanges import exchanged_in_words
 from ..figures import pull_in_words
 from .contents import FitContents
 
@@ -99,9 +98,6 @@ def _facts(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         )
     if summary["placement"] is not None:
         yield "placed", f"as a rigid body, by {summary['placement']['moved_by']:.1f} Å"
-    exchanged = exchanged_in_words(summary["exchange"])
-    if exchanged is not None:
-        yield "exchanged", exchanged
     if summary["blow_ups"]:
         yield "instabilities", f"{counted(summary['blow_ups'], 'time')} rolled back"
     spent = in_words(summary["seconds_by_part"])

@@ -13,19 +13,19 @@ from typing import Any, cast
 import numpy as np
 import openmm
 
-from ..errors import SimulationError
-from ..replica_exchange import ExchangeRecord, Ladder, LeftDensity, ReplicaExchange, Rung
-from ..replica_exchange.replica_exchange import ExchangeState
-from .dynamics import STEPS_AT_ONCE
-from .engine import Engine
-from .interrupts import StopRequest
-from .ligands.watch import LigandWatch
-from .platforms import repeats_itself
-from .protocols import Protocol, Stage
-from .rebuilding.evidence_search import ENERGY_PER_NAT
-from .run_state import RunState
-from .stability import Unstable, is_blow_up
-from .stage_context import StageContext
+from ...errors import SimulationError
+from ...fitting.dynamics import STEPS_AT_ONCE
+from ...fitting.engine import Engine
+from ...fitting.interrupts import StopRequest
+from ...fitting.ligands.watch import LigandWatch
+from ...fitting.platforms import repeats_itself
+from ...fitting.protocols import Protocol, Stage
+from ...fitting.rebuilding.evidence_search import ENERGY_PER_NAT
+from ...fitting.run_state import RunState
+from ...fitting.stability import Unstable, is_blow_up
+from ...fitting.stage_context import StageContext
+from ...replica_exchange import ExchangeRecord, Ladder, LeftDensity, ReplicaExchange, Rung
+from ...replica_exchange.replica_exchange import ExchangeState
 
 # Enough that energies tell which model is best: what is left is far less than a misplaced side chain.
 _MINIMIZATION = 200
@@ -56,6 +56,22 @@ class HeldLigands:
 
 class ReplicaLost(Unstable):
     """A replica left its density, which pulled too little on the lower rungs."""
+
+    def amended(self, state: RunState, protocol: Protocol, where: str) -> str:
+        """Raise the lowest strength of replicas for a state that is rolled back to."""
+        stage, replicas = protocol.stages[state.stage], protocol.replicas
+        before = ladder_at(state, stage, replicas)
+        state.ladder_raises += 1
+        ladder = ladder_at(state, stage, replicas)
+        if ladder == before:
+            raise SimulationError(
+                f"{self}, at step {state.step}, though all replicas had the highest strength{where}: raise the strength of "
+                f'stage "{stage.name}", or of the fit.'
+            )
+        return (
+            f"A replica left its density; the fit was rolled back to step {state.step}, and went on with replicas from "
+            f"{ladder.strengths[0]:.3g} kJ/mol per fitted atom on."
+        )
 
 
 class ReplicaStage:
