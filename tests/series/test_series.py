@@ -271,7 +271,7 @@ def test_free_maps_are_compared_with_their_volumes_before_any_fit(volumes, tmp_p
         free.append(tmp_path / f"free_{number}.mrc")
         replace(read, data=(read.data + noise).astype(np.float32)).write(free[-1])
     beside = DensityMap.from_file(free[1])
-    replace(beside, origin=beside.origin + np.array([4.0, 2.0, 0.0])).write(free[1])
+    replace(beside, origin=beside.origin + np.array([2.5, 1.25, 0.0])).write(free[1])
     series = series_in(volumes, tmp_path / "out", free_maps=free)
     _, _, facts = series.plan()
     assert [each.doubt is None for each in facts] == [True, False, True]
