@@ -14,7 +14,7 @@ from ...errors import InputError
 ORDER = ("contrast", "box", "resolution", "place", "voxel_size", "handedness", "stretching")
 """Of the checks: what a later one finds may come of what an earlier one does, as a wrong voxel size of a wrong resolution."""
 
-LEAST_FOUND_AGAIN = 0.5
+LEAST_FOUND_AGAIN = 0.4
 """Part of the scale that a start asks for which a fitted model took on, or still asks for, where the voxel size is wrong."""
 
 
