@@ -114,6 +114,10 @@ def test_every_extension_of_the_package_is_in_its_entry_points():
     assert all(target.startswith(f"openmm_density.extensions.{name}") for name, target in declared.items())
 
 
-def test_an_option_that_two_extensions_declare_is_there_once():
-    (replicas,) = (option for option in extension.extension_options() if option.name == "replicas")
-    assert "shares the map, after one model; with --protocol exchange, copies that exchange" in replicas.help
+def test_an_option_that_two_extensions_declare_is_there_once(monkeypatch):
+    one, other = extension.FitExtension(), extension.FitExtension()
+    one.options = (extension.Option("copies", "an ensemble", int), extension.Option("alone", "one"))
+    other.options = (extension.Option("copies", "with exchange, a ladder", int),)
+    monkeypatch.setattr(extension, "extensions", lambda: (one, other))
+    found = [(option.name, option.help) for option in extension.extension_options()]
+    assert found == [("copies", "an ensemble; with exchange, a ladder"), ("alone", "one")]

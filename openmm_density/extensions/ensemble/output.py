@@ -116,7 +116,7 @@ def ensemble_told(ensemble: EnsembleResult | None, prepared: Prepared) -> Told:
     """Return what is said of an ensemble: its figures (None where there is none), the ``rmsf`` of each residue, and notes."""
     figures = ensemble_summary(ensemble, prepared)
     if figures is None:
-        return Told({"ensemble": None}, units=_UNITS)
+        return Told({"ensemble": None})
     notes = [
         ensemble_in_words({"ensemble": figures}),
         *(

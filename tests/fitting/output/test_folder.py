@@ -116,8 +116,6 @@ def test_units_are_of_keys_that_are_there(summary):
     assert missing == {
         *("moved_by", "separation", "gain", "chi_before", "chi_after", "work"),
         *("chosen", "most"),
-        # Of an ensemble.
-        *("rmsf", "band", "strength_of_noise"),
         # Of ligands with a learned potential.
         *("strain", "disagreement_worst", "disagreement_bound"),
     }
