@@ -188,7 +188,7 @@ class FitSystems:
         system.addForce(force)
         return system
 
-    def with_conformers(
+    def with_copied_atoms(
         self,
         density: DensityFit,
         topology: app.Topology,
@@ -197,7 +197,7 @@ class FitSystems:
         stiff: bool,
         free: bool = False,
     ) -> tuple[DensityFit, openmm.System]:
-        """Return a density force and the System with it, both with alternate conformers as copies of atoms.
+        """Return a density force and the System with it, both with copies of some atoms behind them all.
 
         Parameters
         ----------

@@ -169,7 +169,7 @@ class ConformerFit:
         self, density: DensityFit, positions: np.ndarray, stiff: bool, free: bool
     ) -> tuple[DensityFit, openmm.System]:
         copied = self._copies.copied(labels_of(self._prepared), positions)
-        return self._engine.systems.with_conformers(
+        return self._engine.systems.with_copied_atoms(
             density, self._copies.others.joined, positions, copied, stiff, free
         )
 
