@@ -11,6 +11,7 @@ from pathlib import Path
 
 SIMULATING = (
     "fitting/",
+    "extensions/",
     "crystal_fit/",
     "series/",
     "replica_exchange/",
