@@ -41,7 +41,7 @@ test: $(COMPILED)
 
 test-gpu: $(INSTALLED)
 	$(BIN)/python -c 'import torch, sys; sys.exit(not torch.cuda.is_available() and "no GPU that torch can use")'
-	$(BIN)/python -m pytest $(wildcard tests/*/test_*_gpu.py)
+	$(BIN)/python -m pytest $(shell find tests -name "test_*_gpu.py")
 
 # Tests skip a platform that does not work: that none does is found before them.
 test-opencl: $(COMPILED)
@@ -50,7 +50,7 @@ test-opencl: $(COMPILED)
 
 # Tests of pages are skipped without a browser: that there is none is found before them.
 test-browser: $(COMPILED)
-	@$(BIN)/python -c 'import playwright, sys; from tests.html_report.browser import path_of_chromium; sys.exit(path_of_chromium() is None and "no Chromium: install it, or name one by CHROMIUM")'
+	@$(BIN)/python -c 'import playwright, sys; from tests.report.browser import path_of_chromium; sys.exit(path_of_chromium() is None and "no Chromium: install it, or name one by CHROMIUM")'
 	$(BIN)/python -m pytest -m browser $(call marked,browser)
 
 # The tests read 500 damaged files of each format.

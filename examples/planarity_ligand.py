@@ -16,7 +16,7 @@ import openmm
 from openmm import app, unit
 
 from openmm_density import PlanarityRestraint
-from openmm_density.chemistry.planes import PlaneSet, planarity_report
+from openmm_density.models.chemistry.planes import PlaneSet, planarity_report
 
 DICTIONARY = """\
 data_comp_LIG

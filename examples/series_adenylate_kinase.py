@@ -10,9 +10,9 @@ As `openmm-density series` does, with what only a simulated series knows: the CÎ
 import argparse
 from pathlib import Path
 
+from openmm_density.extensions.series import InternalCoordinate, Series
+from openmm_density.extensions.series.result import Trace, rmsd
 from openmm_density.models import read_model
-from openmm_density.series import InternalCoordinate, Series
-from openmm_density.series.result import Trace, rmsd
 
 DATA = Path(__file__).parent / "data"
 RESOLUTION = 5.0

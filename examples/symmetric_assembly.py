@@ -21,9 +21,9 @@ import gemmi
 import numpy as np
 
 from openmm_density import DensityMap
+from openmm_density.extensions.symmetry import helix, point_group
+from openmm_density.extensions.symmetry.groups import about
 from openmm_density.models import read_model
-from openmm_density.symmetry import helix, point_group
-from openmm_density.symmetry.groups import about
 
 RESOLUTION, VOXEL, NOISE = 4.0, 1.3, 0.3
 UNIT = Path(__file__).parent / "data" / "adk_closed.pdb"

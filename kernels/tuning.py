@@ -20,7 +20,7 @@ from typing import TypeVar
 import torch
 import triton
 
-from openmm_density.atomic_files import replacing
+from openmm_density.base.atomic_files import replacing
 
 from .compilation import cache_folder
 

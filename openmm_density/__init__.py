@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .lazy_names import lazy_names
-from .plugins import hook_imports
+from .base.lazy_names import lazy_names
+from .base.plugins import hook_imports
 
 if TYPE_CHECKING:
+    from .base.errors import InputError, SimulationError
     from .energies import DensityFit, EnsembleFit
-    from .errors import InputError
+    from .fitting import FlexibleFit
     from .maps import DensityMap
-    from .models import SymmetryOperators
+    from .models import SymmetryOperators, read_model
     from .reporters import DensityReporter
     from .restraints import PlanarityRestraint
 
@@ -20,21 +21,37 @@ __all__ = [
     "DensityMap",
     "DensityReporter",
     "EnsembleFit",
+    "FlexibleFit",
     "InputError",
     "PlanarityRestraint",
+    "SimulationError",
     "SymmetryOperators",
+    "read_model",
 ]
 
 
 def _load_forces() -> None:
     """Load the library of our forces, and the classes of the energies that they may be."""
-    from . import native_force
-    from .energies import copies, ensemble_density, mate_contacts, modules, symmetry_mates, torsion_maps  # noqa: F401
+    from .energies import (  # noqa: F401
+        copies,
+        ensemble_density,
+        mate_contacts,
+        modules,
+        native_force,
+        symmetry_mates,
+        torsion_maps,
+    )
 
     native_force.load()
 
 
-hook_imports(_load_forces)
+def _register_operators() -> None:
+    from .kernels.library import register_operators
+
+    register_operators()
+
+
+hook_imports(_load_forces, _register_operators)
 
 _find, __dir__ = lazy_names(
     __name__,
@@ -43,23 +60,24 @@ _find, __dir__ = lazy_names(
         "DensityMap": "maps",
         "DensityReporter": "reporters",
         "EnsembleFit": "energies",
-        "InputError": "errors",
+        "FlexibleFit": "fitting",
+        "InputError": "base.errors",
+        "SimulationError": "base.errors",
         "PlanarityRestraint": "restraints",
         "SymmetryOperators": "models",
+        "read_model": "models",
     },
     (
-        *(
-            "analysis",
-            "batch",
-            "chemistry",
-            "cuda_graph_force",
-            "energies",
-            "errors",
-            "fitting",
-            "kernels",
-            "maps",
-        ),
-        *("models", "native_force", "reporters", "restraints", "series", "units", "validation"),
+        "analysis",
+        "energies",
+        "extensions",
+        "fitting",
+        "kernels",
+        "maps",
+        "models",
+        "reporters",
+        "restraints",
+        "validation",
     ),
 )
 

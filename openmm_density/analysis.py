@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 import mdtraj
 import numpy as np
 
-from .errors import InputError, level_outside
+from .base.errors import InputError, level_outside
+from .base.units import ANGSTROM_PER_NANOMETER, resolution_in_angstrom, takes_units
+from .base.wording import listing
 from .maps.checks import check_map, check_resolution
 from .maps.grids import index_reach
 from .maps.model_density import MASK_RADIUS
 from .models.matching import ca_rmsd, match_alpha_carbons, residues_of
 from .models.trajectory_files import as_openmm_topology, load_trajectory
-from .units import ANGSTROM_PER_NANOMETER, resolution_in_angstrom, takes_units
 from .validation.correlation import MapCorrelation
 from .validation.fsc import ShellCorrelation, model_fsc
 from .validation.q_score import SIGMA, QScores, q_scores
-from .wording import listing
 
 if TYPE_CHECKING:
     from .maps.density_map import DensityMap

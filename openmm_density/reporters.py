@@ -11,13 +11,13 @@ import numpy as np
 import openmm
 from openmm import app, unit
 
-from .chemistry.residues import residue_label
+from .base.errors import InputError, as_argument
+from .base.wording import one_line
 from .energies.context_parameters import as_made, parameter_names, warn_of_shared
 from .energies.density_fit import DensityFit
-from .errors import InputError, as_argument
 from .maps.density_map import DensityMap
+from .models.chemistry.residues import residue_label
 from .validation.correlation import MapCorrelation
-from .wording import one_line
 
 
 class DensityReporter:

@@ -35,8 +35,11 @@ _PRELOADED = (
         "openmm_density.fitting.flexible_fit",
         "openmm_density.fitting.worker_process",
     ),
-    *("openmm_density.fitting.rebuilding.trial_workers", "openmm_density.series.direction_process"),
-    *("openmm_density.doctor.force_probe", "openmm_density.validation"),
+    *(
+        "openmm_density.fitting.rebuilding.trial_workers",
+        "openmm_density.extensions.series.direction_process",
+    ),
+    *("openmm_density.extensions.doctor.force_probe", "openmm_density.validation"),
 )
 _PROGRAM = """
 from tests import forked_processes as _processes

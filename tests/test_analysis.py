@@ -19,7 +19,7 @@ from openmm_density.analysis import (
     residue_correlation,
     score,
 )
-from openmm_density.errors import InputError
+from openmm_density.base.errors import InputError
 from openmm_density.models import read_model
 from openmm_density.validation.correlation import MapCorrelation
 from openmm_density.validation.fsc import model_fsc

@@ -144,7 +144,7 @@ def test_a_force_is_known_by_its_parameter(density_map, peptide):
 
 def test_our_own_force_is_known_by_its_parameter(density_map, peptide):
     pytest.importorskip("triton")
-    from openmm_density.native_force import Computation, make_force
+    from openmm_density.energies.native_force import Computation, make_force
 
     fit = fit_of(density_map, peptide)
     force = make_force(Computation(fit.create_module(), None, False), fit.parameter_name, 300.0)

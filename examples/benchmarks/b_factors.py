@@ -19,7 +19,7 @@ from noisy_maps import b_factors_at, noisy_maps, relative_b_factors
 from openmm import app, unit
 
 from openmm_density import DensityFit, DensityMap
-from openmm_density.atomic_parameters import BFactorRefinement, OccupancyRefinement
+from openmm_density.energies.atomic_parameters import BFactorRefinement, OccupancyRefinement
 from openmm_density.energies.form_factors import blurring_b_factor
 from openmm_density.maps.model_density import ModelDensity
 from openmm_density.models import Model, read_model

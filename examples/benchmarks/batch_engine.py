@@ -28,12 +28,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from openmm_density.atomic_files import write_text
-from openmm_density.batch import Batch, Job, JobResult, jobs_of
-from openmm_density.batch.clusters import local_engine
-from openmm_density.batch.devices import Slot
-from openmm_density.batch.engines import OneByOne
-from openmm_density.batch.run_job import PROGRAM_OF_FIT, RunSettings
+from openmm_density.base.atomic_files import write_text
+from openmm_density.extensions.batch import Batch, Job, JobResult, jobs_of
+from openmm_density.extensions.batch.clusters import local_engine
+from openmm_density.extensions.batch.devices import Slot
+from openmm_density.extensions.batch.engines import OneByOne
+from openmm_density.extensions.batch.run_job import PROGRAM_OF_FIT, RunSettings
 
 MODELS = Path(__file__).resolve().parents[1] / "data"
 RESIDUES = 24

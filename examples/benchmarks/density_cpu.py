@@ -43,7 +43,7 @@ from interleaved import Case, Disagreement, Engine, processor, show
 from rich.console import Console
 from rich.table import Table
 
-from openmm_density.atomic_files import write_text
+from openmm_density.base.atomic_files import write_text
 from openmm_density.kernels import compilation
 
 

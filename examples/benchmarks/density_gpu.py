@@ -27,7 +27,7 @@ from typing import Any
 import torch
 from planarity_cpu import eager, random_planes
 
-from openmm_density.atomic_files import write_text
+from openmm_density.base.atomic_files import write_text
 from openmm_density.kernels.density import CROSS_CORRELATION, target_moments
 from openmm_density.kernels.planarity import Planes, pack_planes
 

@@ -87,7 +87,7 @@ def times_held(n_atoms: int, size: int) -> dict[str, dict[str, float]]:
     import openmm
 
     from openmm_density import DensityFit, DensityMap
-    from openmm_density.plugins import openmmtorch
+    from openmm_density.base.plugins import openmmtorch
 
     random = np.random.default_rng(0)
     edge = size * VOXEL_SIZE

@@ -19,8 +19,8 @@ import openmm
 import torch
 
 from openmm_density import DensityFit, DensityMap, EnsembleFit
-from openmm_density.merging import displacements_apart, merge_systems
 from openmm_density.models import prepare, read_model
+from openmm_density.models.merging import displacements_apart, merge_systems
 from openmm_density.models.preparation import Prepared
 
 DATA = Path(__file__).parents[1] / "data"

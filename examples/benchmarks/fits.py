@@ -23,8 +23,8 @@ from rich.console import Console
 from rich.table import Table
 
 from openmm_density import DensityMap
-from openmm_density.atomic_files import write_text
-from openmm_density.errors import InputError
+from openmm_density.base.atomic_files import write_text
+from openmm_density.base.errors import InputError
 from openmm_density.fitting import FlexibleFit, find_protocol
 from openmm_density.models import Model, read_model
 from openmm_density.models.matching import match_alpha_carbons

@@ -23,11 +23,11 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from openmm_density.atomic_files import write_text
-from openmm_density.batch import Job
-from openmm_density.batch.devices import core_count
-from openmm_density.batch.run_job import RunSettings, run_job
-from openmm_density.multi_process_service import control_program, runs_already, shared_gpu
+from openmm_density.base.atomic_files import write_text
+from openmm_density.base.multi_process_service import control_program, runs_already, shared_gpu
+from openmm_density.extensions.batch import Job
+from openmm_density.extensions.batch.devices import core_count
+from openmm_density.extensions.batch.run_job import RunSettings, run_job
 
 MODELS = Path(__file__).resolve().parents[1] / "data"
 OPEN, CLOSED = MODELS / "adk_open.pdb", MODELS / "adk_closed.pdb"

@@ -10,12 +10,12 @@ import numpy as np
 import openmm
 from scipy.spatial.distance import pdist, squareform
 
+from openmm_density.base.units import ANGSTROM_PER_NANOMETER, positions_in_angstrom
 from openmm_density.models import Model, prepare, read_model
 from openmm_density.models.preparation import Prepared
 from openmm_density.models.structure_files import write_cif, write_pdb
 from openmm_density.models.superposition import superposition
 from openmm_density.restraints import make_restraints
-from openmm_density.units import ANGSTROM_PER_NANOMETER, positions_in_angstrom
 
 MODE_CUTOFF = 15.0
 """Å up to which Cα are joined in the elastic network (Atilgan et al., Biophys. J. 80, 505 (2001))."""

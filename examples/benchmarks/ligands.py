@@ -27,8 +27,8 @@ from scipy.spatial.distance import pdist, squareform
 from scipy.spatial.transform import Rotation
 
 from openmm_density import DensityFit, DensityMap
-from openmm_density.distillation import LigandEnergy, distill, save
-from openmm_density.distillation.labels import Labeller
+from openmm_density.extensions.distillation import LigandEnergy, distill, save
+from openmm_density.extensions.distillation.labels import Labeller
 from openmm_density.fitting.ligands.watch import LOOK_INTERVAL, LigandWatch
 from openmm_density.models import Prepared, prepare
 from openmm_density.models.ligand_hydrogens import graph_of, same_atoms

@@ -32,9 +32,9 @@ from empty_module import EmptyModule
 from openmm import app, unit
 
 from openmm_density import DensityFit, DensityMap
-from openmm_density.atomic_files import write_text
+from openmm_density.base.atomic_files import write_text
+from openmm_density.base.plugins import platform_names
 from openmm_density.energies.forces import BACKENDS, backend_problem, create_force
-from openmm_density.plugins import platform_names
 
 MODELS = Path(__file__).parents[1] / "data"
 RESOLUTION = 5.0

@@ -21,7 +21,7 @@ import torch
 from density_gpu import copy_bandwidth, microseconds, peak_arithmetic
 from neighbors_cpu import ATOMS_PER_VOLUME, BYTES_PER_PAIR, OPERATIONS_PER_PAIR
 
-from openmm_density.atomic_files import write_text
+from openmm_density.base.atomic_files import write_text
 from openmm_density.kernels.neighbors import NeighborList, gpu, neighbors
 
 MOST_FOR_BRUTE_FORCE = 40_000

@@ -31,9 +31,9 @@ from neighbors_cpu import copy_bandwidth as cpu_copy_bandwidth
 from neighbors_gpu import recorded
 from rich.console import Console
 
-from openmm_density.atomic_files import write_text
-from openmm_density.cuda_graph_force import CudaGraphForce
+from openmm_density.base.atomic_files import write_text
 from openmm_density.energies import PaiNN
+from openmm_density.energies.native_force import CudaGraphForce
 from openmm_density.energies.painn_network import NORM_FLOOR, PaiNNNetwork
 from openmm_density.kernels.neighbors import listed_pairs, neighbors
 

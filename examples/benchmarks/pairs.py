@@ -29,7 +29,7 @@ from neighbors_gpu import recorded
 from openmm import unit
 from rich.console import Console
 
-from openmm_density.atomic_files import write_text
+from openmm_density.base.atomic_files import write_text
 from openmm_density.kernels.neighbors import NeighborList, listed_pairs
 from openmm_density.kernels.pairs import NONBONDED, pairs
 

@@ -20,7 +20,7 @@ import torch
 from interleaved import Case, Disagreement, compare, measure, processor, show, timed
 from rich.console import Console
 
-from openmm_density.atomic_files import write_text
+from openmm_density.base.atomic_files import write_text
 from openmm_density.kernels import compilation
 from openmm_density.kernels.planarity import pack_planes, planarity, reference
 

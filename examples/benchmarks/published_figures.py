@@ -13,7 +13,7 @@ from typing import Any
 
 import gemmi
 
-from openmm_density.deposition.figures import composition, mean_b_factors
+from openmm_density.extensions.deposition.figures import composition, mean_b_factors
 from openmm_density.models import prepare, read_model
 from openmm_density.validation.all_atom_contacts import contacts_of_prepared
 from openmm_density.validation.geometry import geometry_report

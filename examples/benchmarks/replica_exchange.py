@@ -20,9 +20,9 @@ import numpy as np
 import openmm
 
 from openmm_density import DensityFit, DensityMap
+from openmm_density.extensions.replica_exchange import Ladder, ReplicaExchange
 from openmm_density.models import Prepared, prepare, read_model
 from openmm_density.models.model import Model
-from openmm_density.replica_exchange import Ladder, ReplicaExchange
 from openmm_density.restraints import PlanarityRestraint, make_restraints
 
 DATA = Path(__file__).resolve().parents[1] / "data"

@@ -18,7 +18,6 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from openmm_density import DensityMap
-from openmm_density.chemistry.backbone import atoms_by_name
 from openmm_density.fitting.rebuilding.evidence_search import proposed_shifts
 from openmm_density.fitting.rebuilding.register_search import FLANK, RegisterSearch, Stretch
 from openmm_density.fitting.rebuilding.side_chain_evidence import (
@@ -29,6 +28,7 @@ from openmm_density.fitting.rebuilding.side_chain_evidence import (
     density_around,
 )
 from openmm_density.models import Model, read_model
+from openmm_density.models.chemistry.backbone import atoms_by_name
 
 PROJECT = Path(__file__).resolve().parents[2]
 MODELS = (

@@ -27,7 +27,7 @@ from interleaved import processor
 from rich.console import Console
 from rich.table import Table
 
-from openmm_density.atomic_files import write_text
+from openmm_density.base.atomic_files import write_text
 
 MODELS = Path(__file__).resolve().parents[1] / "data"
 OPEN, CLOSED = MODELS / "adk_open.pdb", MODELS / "adk_closed.pdb"

@@ -31,7 +31,7 @@ import torch
 from interleaved import processor
 
 from openmm_density import DensityFit, DensityMap, PlanarityRestraint
-from openmm_density.atomic_files import write_text
+from openmm_density.base.atomic_files import write_text
 from openmm_density.fitting.fit_systems import STABLE_FRACTION
 from openmm_density.fitting.platforms import platform_named
 from openmm_density.models import prepare, read_model

@@ -31,7 +31,7 @@ from noisy_maps import NoisyMaps, noisy_maps, relative_b_factors
 from rich.console import Console
 from strength_results import KEYS, figures_of_geometry, plot, read_rows, summary, table
 
-from openmm_density.errors import InputError
+from openmm_density.base.errors import InputError
 from openmm_density.fitting import FitResult, FlexibleFit, Protocol, find_protocol
 from openmm_density.models import Model
 from openmm_density.validation.correlation import MapCorrelation

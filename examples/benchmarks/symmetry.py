@@ -23,7 +23,7 @@ import openmm
 from openmm import app, unit
 
 from openmm_density import DensityFit, DensityMap, SymmetryOperators
-from openmm_density.atomic_files import write_text
+from openmm_density.base.atomic_files import write_text
 from openmm_density.energies.mate_contacts import add_symmetry_contacts
 from openmm_density.models import Prepared, prepare, read_model
 

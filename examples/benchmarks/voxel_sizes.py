@@ -22,7 +22,7 @@ import numpy as np
 from known_truth import low_modes
 
 from openmm_density import DensityMap
-from openmm_density.atomic_files import write_text
+from openmm_density.base.atomic_files import write_text
 from openmm_density.fitting import FlexibleFit, find_protocol
 from openmm_density.fitting.map_examination import examine_fitted
 from openmm_density.models import Model, read_model

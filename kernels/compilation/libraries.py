@@ -21,8 +21,8 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from openmm_density.progress import console_for_progress
-from openmm_density.stopwatch import counted
+from openmm_density.base.progress import console_for_progress
+from openmm_density.base.stopwatch import counted
 
 from . import cache_folder
 from .compiler import EXPORTED_NAMES, FLAGS, FLAGS_VARIABLE, Compiler, compile_library, find_compiler

@@ -126,7 +126,7 @@ void check_copies(const char* name, const char* given, const at::Tensor& values,
     }
 }
 
-// In the order of openmm_density/native_force/symmetry_mates.h, and rounded as there: no product is fused with a sum.
+// In the order of openmm_density/energies/native_force/symmetry_mates.h, and rounded as there: no product is fused with a sum.
 #pragma GCC push_options
 #pragma GCC optimize("fp-contract=off")
 template <class Real>

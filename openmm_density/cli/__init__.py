@@ -1,4 +1,4 @@
-"""The command line: ``fit | batch | series | distill | simulate | score | b-factors | report | planes | doctor``."""
+"""The command line: ``fit | simulate | score | report | planes``, and the commands of extensions."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from importlib import import_module
+from pathlib import Path
+from types import MappingProxyType, ModuleType
 from typing import Any, NoReturn
 
-from ..errors import InputError, SimulationError, is_of_machine
-from ..wording import one_line
-from . import b_factors, batch, distill, doctor, fit, planes, report, score, series, simulate
+from ..base.errors import InputError, SimulationError, is_of_machine
+from ..base.wording import one_line
+from . import fit, planes, report, score, simulate
 from .arguments import PROGRAM, Parser, spelled, spellings
 from .startup import end_process, note_start
 
@@ -41,7 +43,7 @@ def main(
     """
     note_start(is_process=arguments is None)
     options, unknown = build_parser().parse_known_args(arguments)
-    name = f"{PROGRAM} {options.command}"
+    name, run = f"{PROGRAM} {options.command}", options.__dict__.pop("run")
     try:
         os.getcwd()
     except OSError:  # torch would end the process without a message
@@ -67,7 +69,7 @@ def main(
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     warnings.showwarning = _once_each()
     try:
-        return {**_COMMANDS, **commands}[options.command](options)
+        return commands.get(options.command, run)(options)
     except BrokenPipeError:
         return 141
     except KeyboardInterrupt:
@@ -111,9 +113,17 @@ def build_parser() -> argparse.ArgumentParser:
         "--version", action=_Version, nargs=0, default=argparse.SUPPRESS, help="print the version"
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
-    for command in (fit, batch, series, distill, simulate, score, b_factors, report, planes, doctor):
+    for command in (fit, simulate, score, report, planes, *_of_extensions()):
         command.add_parser(commands)
+        list(commands.choices.values())[-1].set_defaults(run=command.run)
     return parser
+
+
+def _of_extensions() -> list[ModuleType]:
+    """Return the modules of the commands that extensions have: ``command.py`` in the folder of each."""
+    folder = Path(__file__).parents[1] / "extensions"
+    found = sorted(path.parent.name for path in folder.glob("*/command.py"))
+    return [import_module(f"..extensions.{name}.command", __name__) for name in found]
 
 
 class _Version(argparse.Action):
@@ -124,17 +134,3 @@ class _Version(argparse.Action):
 
         print(f"openmm-density {__version__}")
         parser.exit()
-
-
-_COMMANDS = {
-    "fit": fit.run,
-    "batch": batch.run,
-    "series": series.run,
-    "distill": distill.run,
-    "simulate": simulate.run,
-    "score": score.run,
-    "b-factors": b_factors.run,
-    "report": report.run,
-    "planes": planes.run,
-    "doctor": doctor.run,
-}

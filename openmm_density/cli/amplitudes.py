@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError, as_argument
+from ..base.errors import InputError, as_argument
 from ..fitting.output.results import CRYSTAL_SETTINGS
 from ..maps.map_suffixes import MTZ_SUFFIX, map_suffix
 from .fit_options import FitOptions
@@ -55,7 +55,7 @@ def takes_amplitudes(path: str, columns: Sequence[str] | None, rather_than_map: 
     file = Path(path)
     if columns is not None or not is_mtz(path) or not file.is_file():
         return False
-    from ..crystals.mtz_columns import holds_amplitudes, types_of
+    from ..extensions.crystals.mtz_columns import holds_amplitudes, types_of
     from ..maps.mtz_maps import read_mtz, usual_map_columns
 
     mtz = read_mtz(file)

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
-from ..errors import InputError
-from ..file_kinds import MAPS, MODELS, kind_of
-from ..given_files import check_given_file
+from ..base.errors import InputError
+from ..base.file_kinds import MAPS, MODELS, kind_of
+from ..base.given_files import check_given_file
+from ..base.multi_process_service import SETTINGS
 from ..maps.map_suffixes import is_map_name, map_suffix
 from ..models.structure_suffixes import is_structure_name, structure_format
-from ..multi_process_service import SETTINGS
 
 if TYPE_CHECKING:
     from ..maps.corrections import MapCorrections

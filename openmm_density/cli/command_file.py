@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..atomic_files import read_file, write_text
-from ..errors import InputError
+from ..base.atomic_files import read_file, write_text
+from ..base.errors import InputError
 from ..fitting.output.results import COMMAND
 
 

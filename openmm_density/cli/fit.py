@@ -8,9 +8,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ..errors import InputError
-from ..progress import SYMMETRY, Display
-from ..stopwatch import Stopwatch
+from ..base.errors import InputError
+from ..base.progress import SYMMETRY, Display
+from ..base.stopwatch import Stopwatch
 from .amplitudes import is_of_amplitudes
 from .arguments import PROGRAM, spellings
 from .command_line import command_line
@@ -47,7 +47,7 @@ def run(options: argparse.Namespace, display: Display | None = None) -> int:
     """Run a fit, or resume one; return the exit status."""
     asked = FitOptions.of(vars(options))
     if is_of_amplitudes(asked):
-        from .crystal_fit import run_crystal
+        from ..extensions.crystal_fit.fit_command import run_crystal
 
         return run_crystal(asked, display)
     if asked.output.resume is None:
@@ -64,7 +64,7 @@ def _run(options: FitOptions, display: Display, stopwatch: Stopwatch) -> int:
 
         from openmm_density.kernels import compilation
 
-        from .. import native_force
+        from ..energies import native_force
         from ..fitting.end_within import EndWithin, seconds_to_end
         from ..fitting.flexible_fit import FlexibleFit  # noqa: F401
         from ..fitting.interrupts import PromptExit
@@ -185,7 +185,7 @@ def _flexible_fit(
         if mates is not None:
             arguments["operators"] = mates.operators
         elif files.symmetry not in (None, OFF):
-            from ..symmetry import find_assembly, parse_symmetry
+            from ..extensions.symmetry import find_assembly, parse_symmetry
 
             corrected, unit = files.corrections.apply(density_map), folder.run.path / "unit.cif"
             with stopwatch.part("symmetry"):

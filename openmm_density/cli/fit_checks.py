@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from ..errors import InputError, as_argument
-from ..given_files import check_given_file
+from ..base.errors import InputError, as_argument
+from ..base.given_files import check_given_file
 from ..maps.map_suffixes import check_columns
 from .arguments import PROGRAM, check_files, check_halves
 from .fit_arguments import defaults
@@ -86,13 +86,13 @@ def _check_complete(options: FitOptions) -> None:
 
 def check_values(options: FitOptions) -> None:
     """Let those who use the values look at them, as far as they need neither model nor map for it."""
+    from ..base.units import positive, resolution_in_angstrom
     from ..energies.measures import measure_named
     from ..energies.selection_syntax import check_selection
     from ..energies.weight_names import check_weights_name
     from ..fitting.platform_probe import KNOWN, check_platform_beside
     from ..fitting.run_numbers import check_seed, check_threads, checked_interval
     from ..models.force_fields import check_force_field_names, check_ligands
-    from ..units import positive, resolution_in_angstrom
 
     course, density, force_field, run = options.course, options.density, options.force_field, options.run
     if options.files.resolution is None:  # of amplitudes, which say it: no value depends on it
@@ -119,7 +119,7 @@ def _check_symmetry(options: FitOptions) -> None:
     word = options.files.symmetry
     if word is None:
         return
-    from ..symmetry.words import parse_symmetry
+    from ..extensions.symmetry.words import parse_symmetry
     from .amplitudes import is_of_amplitudes
 
     if word == OFF:

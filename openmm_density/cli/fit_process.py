@@ -12,9 +12,9 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, TextIO
 
-from ..program_process import end_with
-from ..progress import Clock, Display
-from ..stopwatch import PARTS
+from ..base.program_process import end_with
+from ..base.progress import Clock, Display
+from ..base.stopwatch import PARTS
 from . import fit, sentence_of
 from . import main as command
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..base.progress import console_for_results
+from ..base.stopwatch import PARTS, WITHIN, in_words
 from ..fitting.extension import extensions
-from ..progress import console_for_results
-from ..stopwatch import PARTS, WITHIN, in_words
 
 if TYPE_CHECKING:
     from rich.console import Console

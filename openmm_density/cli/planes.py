@@ -6,8 +6,8 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from ..plugins import defer_torch
-from ..progress import console_for_results
+from ..base.plugins import defer_torch
+from ..base.progress import console_for_results
 from .arguments import add_dictionary, check_files
 from .startup import loading
 
@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
     check_files([options.model], dictionaries=options.dictionary)
     defer_torch()
     with loading():
-        from ..chemistry.planes import find_planes, planarity_report
+        from ..models.chemistry.planes import find_planes, planarity_report
         from ..models.structures import read_model
         from ..validation.flatness import flat_ligands
 

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..plugins import defer_torch
+from ..base.plugins import defer_torch
 from .arguments import check_files
 from .startup import loading
 
@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
         from ..fitting.output.report import fit_page, read_contents
         from ..fitting.output.results import REPORT
         from ..fitting.output.viewers import write_for_viewers
-        from ..html_report.page import write_page
+        from ..report.page import write_page
 
     folder = Path(options.folder)
     contents = read_contents(folder, options.model, options.map, options.reference)

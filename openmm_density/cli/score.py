@@ -11,13 +11,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..base.errors import InputError, as_argument
+from ..base.given_files import check_given_file, check_output_folder
+from ..base.plugins import defer_torch
+from ..base.progress import SYMMETRY, Display
+from ..base.units import checked_length, resolution_in_angstrom
 from ..energies.selection_syntax import check_selection
-from ..errors import InputError, as_argument
-from ..given_files import check_given_file, check_output_folder
 from ..maps.map_suffixes import check_columns
-from ..plugins import defer_torch
-from ..progress import SYMMETRY, Display
-from ..units import checked_length, resolution_in_angstrom
 from .amplitudes import takes_amplitudes
 from .arguments import (
     PROGRAM,
@@ -191,10 +191,10 @@ def _write_table(
     scored: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Write the Table 1 of the last frame, and return its figures."""
+    from ..base.units import ANGSTROM_PER_NANOMETER
     from ..fitting.output.table_of_model import write_table_of_model
     from ..models.odd_atoms import check_b_factors, check_occupancies
     from ..models.structures import read_model
-    from ..units import ANGSTROM_PER_NANOMETER
     from ..validation.crystal import check_crystal
 
     model = read_model(options.topology or options.model)
@@ -240,11 +240,11 @@ def _write_page(
     scored: Mapping[str, Any],
 ) -> None:
     """Write the page of the last frame, with the bonds of the model that names its atoms."""
+    from ..base.units import ANGSTROM_PER_NANOMETER
     from ..fitting.output.summary import versions
-    from ..html_report.page import write_page
-    from ..html_report.shown_model import ShownModel
     from ..models.structures import read_model
-    from ..units import ANGSTROM_PER_NANOMETER
+    from ..report.page import write_page
+    from ..report.shown_model import ShownModel
     from ..validation.model_report import report
     from .score_page import score_page
 
@@ -276,9 +276,9 @@ def assembly_figures(word: str, path: str, density_map: DensityMap, resolution: 
     resolution : float
         Å.
     """
+    from ..extensions.symmetry import find_assembly, parse_symmetry
+    from ..extensions.symmetry.assembly import copied_topology
     from ..models.structures import read_model
-    from ..symmetry import find_assembly, parse_symmetry
-    from ..symmetry.assembly import copied_topology
     from ..validation.correlation import cc_mask
 
     asked, model = parse_symmetry(word), read_model(path)

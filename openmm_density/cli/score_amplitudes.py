@@ -8,16 +8,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError, as_argument
-from ..given_files import check_given_file, check_output_folder
-from ..progress import console_for_results
+from ..base.errors import InputError, as_argument
+from ..base.given_files import check_given_file, check_output_folder
+from ..base.progress import console_for_results
 from .amplitudes import check_of_amplitudes
 from .arguments import check_files, check_unused
 from .r_table import r_free_in_words, shells_table
 from .startup import loading
 
 if TYPE_CHECKING:
-    from ..crystals import Reflections
+    from ..extensions.crystals import Reflections
 
 _OF_MAPS = (
     *("columns", "voxel_size", "mirror", "invert", "half_map", "topology"),
@@ -48,9 +48,9 @@ def run_amplitudes(options: argparse.Namespace) -> int:
     """Print R factors and the correlation of a model with the map of its phases; return the exit status."""
     _check(options)
     with loading():
-        from ..crystals import phased_file, read_reflections
-        from ..deposition.diffraction import crystal_of_data
-        from ..deposition.table import OF_OWN_PHASES
+        from ..extensions.crystals import phased_file, read_reflections
+        from ..extensions.deposition.diffraction import crystal_of_data
+        from ..extensions.deposition.table import OF_OWN_PHASES
         from ..fitting.output.table_of_model import write_table_of_model
         from ..models.structures import read_model
         from ..validation.correlation import MapCorrelation
@@ -108,7 +108,7 @@ def _without_hydrogens(path: str, data: Reflections) -> dict[str, Any]:
 
     A fit adds hydrogens for its force field, with which `fitted.cif` explains data in another way than what was fitted.
     """
-    from ..crystals import crystal_structure, phased
+    from ..extensions.crystals import crystal_structure, phased
 
     structure = crystal_structure(path, data)
     hydrogens = sum(each.atom.is_hydrogen() for each in structure[0].all())

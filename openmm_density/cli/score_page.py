@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..base.wording import counted
 from ..fitting.output.figures import GEOMETRY, crossing_in_words
-from ..html_report.blocks import (
+from ..maps.density_map import DensityMap
+from ..report.blocks import (
     Block,
     Card,
     Command,
@@ -21,17 +23,15 @@ from ..html_report.blocks import (
     Spot,
     Table,
 )
-from ..html_report.citations import citations
-from ..html_report.fit_plots import FSC_OF_HALVES, HALF_MAPS, fsc_figure, fsc_title, geometry_figure
-from ..html_report.ramachandran_plot import ramachandran_figure
-from ..html_report.residue_plots import agreement_figure, b_factor_figure
-from ..html_report.residue_values import residue_values, rows_by_label
-from ..html_report.shown_model import ShownModel
-from ..html_report.structures import drawn_models
-from ..html_report.surfaces import surfaces_of
-from ..maps.density_map import DensityMap
+from ..report.citations import citations
+from ..report.fit_plots import FSC_OF_HALVES, HALF_MAPS, fsc_figure, fsc_title, geometry_figure
+from ..report.ramachandran_plot import ramachandran_figure
+from ..report.residue_plots import agreement_figure, b_factor_figure
+from ..report.residue_values import residue_values, rows_by_label
+from ..report.shown_model import ShownModel
+from ..report.structures import drawn_models
+from ..report.surfaces import surfaces_of
 from ..validation.named_residues import ResidueFinder
-from ..wording import counted
 
 
 def score_page(

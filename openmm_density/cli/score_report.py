@@ -11,18 +11,18 @@ from rich.table import Table
 from rich.text import Text
 
 from ..analysis import Scores, frames_in_map, fsc, q_score, score
-from ..chemistry.residues import residue_kind
-from ..errors import InputError, as_argument
+from ..base.errors import InputError, as_argument
+from ..base.progress import console_for_results
+from ..base.units import ANGSTROM_PER_NANOMETER
+from ..base.wording import counted, listing
 from ..maps.density_map import DensityMap
 from ..maps.half_maps import check_half_maps, check_halves_of_map
+from ..models.chemistry.residues import residue_kind
 from ..models.trajectory_files import as_openmm_topology
-from ..progress import console_for_results
-from ..units import ANGSTROM_PER_NANOMETER
 from ..validation.correlation import LARGEST_PART_OUTSIDE, LOW_CORRELATION
 from ..validation.fsc import HALF_MAP_THRESHOLD, half_map_doubt, half_map_fsc
 from ..validation.map_checks import MapChecks, check_map_units, check_map_with_model
 from ..validation.stretches import doubtful_stretches
-from ..wording import counted, listing
 
 if TYPE_CHECKING:
     import mdtraj
@@ -42,7 +42,7 @@ class ScoreReport:
     names : two str
         What an error calls the trajectory and the map.
     spellings : mapping of str to str
-        How sentences write arguments, see `openmm_density.errors.InputError.spelled`.
+        How sentences write arguments, see `openmm_density.base.errors.InputError.spelled`.
 
     Attributes
     ----------

@@ -7,11 +7,11 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import InputError, as_argument
-from ..given_files import check_output_folder
+from ..base.errors import InputError, as_argument
+from ..base.given_files import check_output_folder
+from ..base.plugins import defer_torch
+from ..base.units import checked_length, resolution_in_angstrom
 from ..maps.map_suffixes import MTZ_SUFFIX, check_can_be_written, suffix_of_name
-from ..plugins import defer_torch
-from ..units import checked_length, resolution_in_angstrom
 from .arguments import check_files, check_unused, number, whole_number
 from .startup import loading
 
@@ -129,7 +129,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _write_amplitudes(options: argparse.Namespace, output: Path) -> int:
-    from ..crystals.simulated_data import read_crystal, simulated_reflections, write_reflections
+    from ..extensions.crystals.simulated_data import read_crystal, simulated_reflections, write_reflections
 
     structure = read_crystal(options.model)
     found = simulated_reflections(structure, options.resolution, options.noise, options.seed)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
-from ..stopwatch import process_start
+from ..base.stopwatch import process_start
 
 # New objects between two garbage collections. Python's 700 make a thousand of a fit's start, for next to nothing.
 _COLLECTED_AFTER = 100_000

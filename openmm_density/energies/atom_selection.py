@@ -10,9 +10,9 @@ import numpy as np
 from openmm.app import Topology
 from openmm.app.topology import Chain
 
-from ..chemistry.residues import is_water
-from ..errors import InputError
-from ..wording import listing
+from ..base.errors import InputError
+from ..base.wording import listing
+from ..models.chemistry.residues import is_water
 from .selection_syntax import selection_error
 
 _MOST_CHAINS = 10

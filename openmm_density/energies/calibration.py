@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from openmm.app import Topology
 
-from ..chemistry.residues import named_atoms
-from ..errors import InputError, SimulationError
-from ..units import as_number, in_unit
+from ..base.errors import InputError, SimulationError
+from ..base.units import as_number, in_unit
+from ..models.chemistry.residues import named_atoms
 
 STRENGTH_PER_ATOM = 10.0
 """kJ/mol per fitted atom: by default, and before an automatic strength is calibrated."""

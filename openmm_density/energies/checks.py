@@ -10,9 +10,9 @@ import numpy as np
 import openmm
 from openmm.app import Topology
 
-from ..chemistry.residues import named_atoms
-from ..errors import InputError, level_outside
-from ..units import positions_in_angstrom
+from ..base.errors import InputError, level_outside
+from ..base.units import positions_in_angstrom
+from ..models.chemistry.residues import named_atoms
 from .measures import Measure
 
 # No two bonded atoms are nearer than the 0.74 Å of H–H; lengths in nm are all below 0.3.

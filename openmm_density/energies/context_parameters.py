@@ -9,9 +9,9 @@ from typing import Any
 
 import openmm
 
-from ..errors import level_outside
-from ..native_force import NativeForce
-from ..plugins import openmmtorch
+from ..base.errors import level_outside
+from ..base.plugins import openmmtorch
+from .native_force import NativeForce
 
 
 def as_made(force: openmm.Force) -> openmm.Force:

@@ -9,13 +9,13 @@ import openmm
 import torch
 from torch import Tensor
 
-from ..errors import InputError
-from ..merging import MergedSystem
-from ..native_force import Computation, make_force
-from ..native_force.forms import evaluated_natively
+from ..base.errors import InputError
+from ..models.merging import MergedSystem
 from . import forces
 from .density_fit import DensityFit
 from .modules import SimilarityEnergy
+from .native_force import Computation, make_force
+from .native_force.forms import evaluated_natively
 
 
 @evaluated_natively()

@@ -14,12 +14,12 @@ import torch
 from openmm import unit
 from openmm.app import Topology
 
-from ..chemistry.topologies import openmm_topology
-from ..errors import InputError, knowing_keywords, level_outside
+from ..base.errors import InputError, knowing_keywords, level_outside
+from ..base.units import ANGSTROM_PER_NANOMETER, as_number, positive, resolution_in_angstrom, takes_units
 from ..maps.checks import check_map, check_resolution
 from ..maps.density_map import DensityMap
+from ..models.chemistry.topologies import openmm_topology
 from ..models.symmetry_operators import SymmetryOperators
-from ..units import ANGSTROM_PER_NANOMETER, as_number, positive, resolution_in_angstrom, takes_units
 from . import forces
 from .calibration import (
     DEFAULT_RATIO,

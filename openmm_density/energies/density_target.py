@@ -9,9 +9,9 @@ from weakref import WeakValueDictionary
 import numpy as np
 import torch
 
-from ..errors import InputError, as_argument
+from ..base.errors import InputError, as_argument
+from ..base.units import as_number
 from ..maps.density_map import DensityMap
-from ..units import as_number
 from .form_factors import SIGMA_PER_RESOLUTION
 from .measures import Measure
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..native_force.forms import evaluated_natively
 from .modules import DensityEnergy, check_particles
+from .native_force.forms import evaluated_natively
 
 
 @evaluated_natively("density", "openmm_density_similarity")

@@ -13,14 +13,14 @@ from torch import Tensor
 from openmm_density.kernels import density as kernel
 from openmm_density.kernels.density import measures
 
-from ..errors import InputError
-from ..merging import MergedSystem
-from ..native_force import Computation, make_force
-from ..units import ANGSTROM_PER_NANOMETER, takes_units
+from ..base.errors import InputError
+from ..base.units import ANGSTROM_PER_NANOMETER, takes_units
+from ..models.merging import MergedSystem
 from .density_fit import DensityFit
 from .ensemble_density import EnsembleDensity
 from .forces import BackendUnavailable, backend_problem
 from .modules import DensityEnergy
+from .native_force import Computation, make_force
 from .replica_weights import PRIOR, ROUNDS, checked_weights, refined_weights
 
 MOST_REPLICAS = 64
@@ -33,7 +33,7 @@ class EnsembleFit:
     A map is an average over the conformations that molecules had. The energy is k (1 − S(Σ w_i ρ_i)), where ρ_i is the density
     of replica i, w_i its weight, and S the similarity of a `DensityFit`; forces are its exact gradient. The replicas know of each
     other by the map alone, each has a force field of its own: they are Systems side by side in one
-    (`openmm_density.merging`). This is the restraint of an average over replicas (Cavalli, Camilloni and Vendruscolo 2013) of
+    (`merge_systems`). This is the restraint of an average over replicas (Cavalli, Camilloni and Vendruscolo 2013) of
     metainference (Bonomi et al. 2016) as it is used with maps (Bonomi, Pellarin and Vendruscolo 2018).
 
     Parameters

@@ -14,7 +14,7 @@ import torch
 from openmm import unit
 from openmm.app import Topology
 
-from ..errors import InputError, as_argument
+from ..base.errors import InputError, as_argument
 from ..models.symmetry_operators import SymmetryOperators
 from .atom_selection import select_atoms
 from .form_factors import form_factor_gaussians, resolution_gaussians

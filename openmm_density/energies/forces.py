@@ -14,11 +14,11 @@ import openmm
 import torch
 from openmm import unit
 
-from .. import native_force
-from ..errors import InputError, as_argument, level_outside
-from ..native_force.forms import kernel_problem
-from ..plugins import openmm_torch_problem, openmmtorch, platform_names
+from ..base.errors import InputError, as_argument, level_outside
+from ..base.plugins import openmm_torch_problem, openmmtorch, platform_names
+from . import native_force
 from .modules import ProbeEnergy
+from .native_force.forms import kernel_problem
 
 ON_ALL_PLATFORMS = ("TorchForce", "NativeForce", "PythonTorchForce", "PythonForce")
 BACKENDS = (*ON_ALL_PLATFORMS, "CudaGraphForce")

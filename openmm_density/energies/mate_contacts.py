@@ -15,14 +15,14 @@ from torch import Tensor, nn
 
 from openmm_density.kernels import pairs as _pairs  # noqa: F401  (defines an operator)
 
-from ..errors import InputError
+from ..base.errors import InputError
+from ..base.units import ANGSTROM_PER_NANOMETER, takes_units
 from ..models.symmetry_operators import SPECIAL_POSITION, SymmetryOperators
-from ..native_force.forms import evaluated_natively
-from ..units import ANGSTROM_PER_NANOMETER, takes_units
 from . import forces
 from .checks import positions_of_all
 from .contact_images import contact_images
 from .modules import check_particles
+from .native_force.forms import evaluated_natively
 
 PARAMETER_NAME = "mate_contacts"
 # 1/(4 π ε₀) in kJ/mol nm e⁻², as OpenMM has it.

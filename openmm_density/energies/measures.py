@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..errors import InputError, as_argument
+from ..base.errors import InputError, as_argument
 
 
 @dataclass(frozen=True)

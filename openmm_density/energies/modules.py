@@ -15,8 +15,8 @@ from openmm_density.kernels import molecules as _molecules  # noqa: F401
 from openmm_density.kernels.density import target_moments
 from openmm_density.kernels.planarity import Planes
 
-from ..native_force.forms import evaluated_natively
 from .measures import Measure
+from .native_force.forms import evaluated_natively
 
 # Two layers of zeros around a finite potential let the tricubic interpolation end with value and slope 0.
 _POTENTIAL_PADDING = 2

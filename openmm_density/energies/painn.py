@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from openmm_density.kernels import messages as _messages  # noqa: F401  (defines an operator, as does the next)
 from openmm_density.kernels import neighbors as _neighbors  # noqa: F401
 
-from ..errors import InputError
-from ..native_force.forms import evaluated_natively
+from ..base.errors import InputError
 from .forces import create_force
+from .native_force.forms import evaluated_natively
 from .painn_network import ANGSTROM_PER_NM, PaiNNNetwork
 
 # Of more atoms, most pairs are beyond the cut-off: a list is made of the others at every step.

@@ -25,9 +25,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import InputError
-from ..units import takes_units
-from ..wording import listing
+from ..base.errors import InputError
+from ..base.units import takes_units
+from ..base.wording import listing
 
 _SETTINGS = ("elements", "features", "layers", "n_radial", "cutoff")
 # Of these there are kernels.

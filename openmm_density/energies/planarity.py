@@ -7,8 +7,8 @@ import torch
 
 from openmm_density.kernels.planarity import pack_planes
 
-from ..chemistry.planes import PlaneSet
-from ..units import ANGSTROM_PER_NANOMETER
+from ..base.units import ANGSTROM_PER_NANOMETER
+from ..models.chemistry.planes import PlaneSet
 from .modules import PlanarityEnergy, WholePlanes
 
 

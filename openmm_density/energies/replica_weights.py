@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..errors import InputError
+from ..base.errors import InputError
 
 PRIOR = 0.005
 """How strongly weights are drawn to equal ones, in similarity: replicas of one conformation, which the map cannot tell apart,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from textwrap import shorten
 
-from ..errors import InputError
+from ..base.errors import InputError
 
 NAMED = ("heavy", "all")
 """Selections that are no text of mdtraj's."""

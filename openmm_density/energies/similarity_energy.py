@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from ..base.units import ANGSTROM_PER_NANOMETER
 from ..models.symmetry_operators import SymmetryOperators
-from ..units import ANGSTROM_PER_NANOMETER
 from .density_target import DensityTarget
 from .fitted_atoms import AtomGaussians
 from .measures import Measure

@@ -8,12 +8,12 @@ from torch import Tensor
 
 from openmm_density.kernels import molecules as _molecules  # noqa: F401  (defines operators)
 
-from ..errors import InputError
+from ..base.errors import InputError
+from ..base.units import ANGSTROM_PER_NANOMETER
 from ..maps.density_map import DensityMap
 from ..models.symmetry_operators import SymmetryOperators
-from ..native_force.forms import evaluated_natively
-from ..units import ANGSTROM_PER_NANOMETER
 from .modules import SimilarityEnergy
+from .native_force.forms import evaluated_natively
 
 # By this part the axes of the operators' cell and of the map's may differ if they are one crystal.
 SAME_CELL = 0.02

@@ -5,8 +5,8 @@ from torch import Tensor, nn
 
 from openmm_density.kernels.torsion_maps import MappedTorsions
 
-from ..native_force.forms import evaluated_natively
 from .modules import check_particles
+from .native_force.forms import evaluated_natively
 
 
 @evaluated_natively("torsion_maps", "openmm_density_torsion_maps")

@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 from openmm import app
 
-from ..atomic_files import remove_abandoned, replacing, write_text
-from ..errors import InputError
+from ..base.atomic_files import remove_abandoned, replacing, write_text
+from ..base.errors import InputError
+from ..base.stopwatch import Stopwatch
+from ..base.units import ANGSTROM_PER_NANOMETER, takes_units
 from ..models.structure_files import Header, write_cif
-from ..stopwatch import Stopwatch
-from ..units import ANGSTROM_PER_NANOMETER, takes_units
 from .beside import Beside, Pending
 from .locks import LOCK
 from .log_table import log_table

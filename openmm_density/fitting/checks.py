@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from inspect import signature
 
-from ..chemistry.residues import residue_kind
+from ..base.errors import InputError, as_argument, check_keywords
 from ..energies.density_fit import DensityFit
-from ..errors import InputError, as_argument, check_keywords
 from ..maps.checks import check_map, check_resolution, widest_side
 from ..maps.density_map import DensityMap
 from ..maps.grids import check_finite_positions
+from ..models.chemistry.residues import residue_kind
 from ..models.structures import Model
 from ..models.symmetry_operators import SymmetryOperators
 from ..validation.map_checks import check_map_units

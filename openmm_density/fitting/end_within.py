@@ -100,7 +100,7 @@ class EndWithin:
 
 def seconds_to_end() -> float:
     """Return how long a command has after a signal, in seconds."""
-    from ..errors import InputError
+    from ..base.errors import InputError
 
     given = os.environ.get(VARIABLE, "")
     try:

@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     import numpy as np
     import openmm
 
-    from ..html_report.blocks import Block, Section
+    from ..base.stopwatch import Stopwatch
     from ..models.preparation import Prepared
-    from ..stopwatch import Stopwatch
+    from ..report.blocks import Block, Section
     from .checkpoints import RunFolder
     from .engine import Engine
     from .fit_map import FitMap

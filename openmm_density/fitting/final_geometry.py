@@ -11,7 +11,7 @@ from __future__ import annotations
 import openmm
 from openmm import app
 
-from ..chemistry.elements import is_hydrogen
+from ..models.chemistry.elements import is_hydrogen
 
 ANGLE_STIFFNESS, BOND_STIFFNESS = 2.0, 1.5
 """Times by which angles and bonds between heavy atoms are stiffer than in the force field; with more, bonds would ask for shorter

@@ -9,8 +9,8 @@ from dataclasses import replace
 import numpy as np
 from openmm import app
 
-from ..errors import SimulationError
-from ..units import ANGSTROM_PER_NANOMETER
+from ..base.errors import SimulationError
+from ..base.units import ANGSTROM_PER_NANOMETER
 from ..validation.geometry import GeometryReport, geometry_report
 from .engine import Engine
 from .final_strength import LEAST, GeometryBounds, StrengthFound, Trial, find_final_strength

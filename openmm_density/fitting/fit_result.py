@@ -12,7 +12,7 @@ import numpy as np
 from ..models.preparation import Prepared
 
 if TYPE_CHECKING:
-    from ..atomic_parameters import BFactors, Occupancies
+    from ..energies.atomic_parameters import BFactors, Occupancies
     from .extension import Unfinished
 
 

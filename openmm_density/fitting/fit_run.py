@@ -14,11 +14,11 @@ import numpy as np
 import openmm
 from openmm import unit
 
-from ..errors import DeveloperWarning, InputError, SimulationError
+from ..base.errors import DeveloperWarning, InputError, SimulationError
+from ..base.stopwatch import Stopwatch
+from ..base.units import ANGSTROM_PER_NANOMETER
 from ..models.preparation import Prepared
 from ..models.structure_files import Header, prepared_header
-from ..stopwatch import Stopwatch
-from ..units import ANGSTROM_PER_NANOMETER
 from ..validation.geometry import geometry_report
 from .beside import Beside
 from .checkpoints import RunFolder

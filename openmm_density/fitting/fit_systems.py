@@ -14,14 +14,15 @@ from openmm import app
 
 from openmm_density.kernels import compilation
 
-from ..chemistry.residues import residue_label
+from ..base.errors import InputError, as_argument
+from ..base.wording import listing
 from ..energies.density_fit import DensityFit
 from ..energies.forces import backend_problem, best_backend
 from ..energies.form_factors import SIGMA_PER_RESOLUTION
 from ..energies.mate_contacts import add_symmetry_contacts
-from ..errors import InputError, as_argument
 from ..maps.checks import widest_side
-from ..merging import CopiedParticles, add_copies
+from ..models.chemistry.residues import residue_label
+from ..models.merging import CopiedParticles, add_copies
 from ..models.preparation import Prepared
 from ..models.structures import Model
 from ..models.symmetry_operators import SymmetryOperators
@@ -32,7 +33,6 @@ from ..restraints import (
     Restraint,
     make_restraints,
 )
-from ..wording import listing
 from .extension import extensions
 from .final_geometry import RESTRAINT_SCALES, stiffen
 from .fit_map import FitMap

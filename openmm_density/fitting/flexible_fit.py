@@ -15,15 +15,15 @@ import openmm
 import torch
 from openmm import app
 
+from ..base.progress import shown_progress
+from ..base.stopwatch import Stopwatch
+from ..base.units import resolution_in_angstrom, takes_units
+from ..extensions.symmetry.assembly import AssemblySymmetry
 from ..maps.corrections import MapCorrections
 from ..maps.density_map import DensityMap
 from ..models.preparation import Prepared
 from ..models.structures import Model
-from ..progress import shown_progress
 from ..restraints.planarity import SIGMA
-from ..stopwatch import Stopwatch
-from ..symmetry.assembly import AssemblySymmetry
-from ..units import resolution_in_angstrom, takes_units
 from ..validation.map_checks import MapChecks
 from ..validation.model_report import map_report
 from .beside import Beside, Pending
@@ -132,7 +132,7 @@ class FlexibleFit:
         Half maps, by which the level of refined B factors is chosen and checked, and an ensemble is judged. They have no other
         part in the fit.
     symmetry : AssemblySymmetry, optional
-        From `openmm_density.symmetry.find_assembly`, with the unit that is then the model: its copies follow from it.
+        From `openmm_density.extensions.symmetry.find_assembly`, with the unit that is then the model: its copies follow from it.
     completed : Model, optional
         The same model with what an earlier fit built of it, as in its ``fitted.cif`` beside ``fitted.pdb``: that is kept, as is
         the protonation.

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from ..errors import InputError
+from ..base.errors import InputError
 from ..maps.density_map import DensityMap
 from ..maps.half_maps import check_half_maps
 from ..models.structures import Model

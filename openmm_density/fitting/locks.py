@@ -15,7 +15,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from ..errors import InputError
+from ..base.errors import InputError
 
 LOCK = ".lock"
 

@@ -10,13 +10,13 @@ import numpy as np
 import openmm
 from openmm import unit
 
-from ..chemistry.planes import PlaneSet
+from ..base.errors import InputError
+from ..base.units import positions_in_angstrom
 from ..energies.density_fit import DensityFit
-from ..errors import InputError
+from ..models.chemistry.planes import PlaneSet
 from ..models.matching import ca_rmsd, match_alpha_carbons
 from ..models.preparation import Prepared
 from ..models.structures import Model
-from ..units import positions_in_angstrom
 from ..validation.correlation import MapCorrelation
 from .beside import Beside, Pending
 from .fit_map import FitMap

@@ -7,10 +7,10 @@ from functools import cached_property
 import numpy as np
 import openmm
 
+from ..base.errors import SimulationError
+from ..base.units import ANGSTROM_PER_NANOMETER, positions_in_angstrom
 from ..energies.density_fit import DensityFit
-from ..errors import SimulationError
 from ..restraints.contacts import ContactRestraint
-from ..units import ANGSTROM_PER_NANOMETER, positions_in_angstrom
 from .descent import descend
 from .fit_systems import RESTRAINT_GROUP, FitSystems
 from .interrupts import Stop

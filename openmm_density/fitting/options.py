@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ..chemistry.planes import PlaneSet, find_planes
-from ..errors import InputError, as_argument
+from ..base.errors import InputError, as_argument
+from ..base.progress import shown_progress
 from ..maps.density_map import DensityMap
+from ..models.chemistry.planes import PlaneSet, find_planes
 from ..models.force_field_xml import load_force_field
 from ..models.force_fields import force_field_files
 from ..models.ligand_potentials import XTB, gives_potentials
 from ..models.preparation import Prepared, prepare
 from ..models.structures import Model
-from ..progress import shown_progress
 from ..restraints.planarity import SIGMA
 from .platforms import check_platform
 from .protocols import Protocol

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..errors import InputError, as_argument
+from ..base.errors import InputError, as_argument
 from ..maps.density_map import DensityMap
 from ..maps.free_maps import check_free_map
 from ..maps.half_maps import check_half_maps, check_halves_of_map

@@ -10,12 +10,12 @@ import torch
 from scipy import optimize
 from scipy.spatial.transform import Rotation
 
+from ..base.errors import InputError
+from ..base.units import ANGSTROM_PER_NANOMETER
 from ..energies.density_fit import DensityFit
 from ..energies.form_factors import SIGMA_PER_RESOLUTION
-from ..errors import InputError
 from ..maps.density_map import DensityMap
 from ..models.structures import Model
-from ..units import ANGSTROM_PER_NANOMETER
 from ..validation.map_checks.coverage import IN_DENSITY, coverage
 from ..validation.map_checks.rigid_scan import left_jacobian
 from ..validation.map_checks.rigid_search import best_of_all, distinct, search_grid

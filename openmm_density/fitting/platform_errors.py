@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..errors import InputError
+from ..base.errors import InputError
 
 
 def refuse_platform(name: str, names: Sequence[str], failure: str | None) -> None:

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 
-from ..program_process import command_of, environment_of
+from ..base.program_process import command_of, environment_of
 from .platform_errors import refuse_platform
 
 ALWAYS_HERE = ("CPU", "Reference")
@@ -40,10 +40,10 @@ def check_platform_beside(name: str) -> None:
 
 def main() -> None:
     """Print which platforms are here, and why the one that the argument names does not run."""
-    from ..plugins import defer_torch
+    from ..base.plugins import defer_torch
 
     defer_torch()
-    from ..plugins import platform_names
+    from ..base.plugins import platform_names
     from .platforms import failure_of
 
     names, name = platform_names(), sys.argv[1]

@@ -8,9 +8,9 @@ from contextlib import suppress
 
 import openmm
 
-from ..plugins import platform_names
-from ..stopwatch import counted
-from ..wording import one_line
+from ..base.plugins import platform_names
+from ..base.stopwatch import counted
+from ..base.wording import one_line
 from .platform_errors import refuse_platform
 from .run_numbers import check_threads
 

@@ -12,12 +12,12 @@ import openmm
 from openmm import app, unit
 from scipy.spatial import cKDTree
 
-from ..chemistry.elements import is_hydrogen
-from ..chemistry.pierced_rings import PiercedRing, pierced_rings
+from ..base.units import ANGSTROM_PER_NANOMETER
+from ..base.wording import counted, listing
+from ..models.chemistry.elements import is_hydrogen
+from ..models.chemistry.pierced_rings import PiercedRing, pierced_rings
 from ..models.clashes import clashing_pairs, nonbonded_exceptions
 from ..restraints import make_restraints
-from ..units import ANGSTROM_PER_NANOMETER
-from ..wording import counted, listing
 from .descent import descend
 from .interrupts import Stop
 from .platforms import make_context

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..errors import InputError, as_argument
+from ..base.errors import InputError, as_argument
 from .protocols import Protocol
 
 MOST_THREADS = 1024

@@ -10,10 +10,10 @@ import numpy as np
 
 from openmm_density.kernels import compilation
 
-from ..chemistry.side_chains import SIDE_CHAINS
-from ..chemistry.torsions import peptide_torsions
-from ..errors import SimulationError
-from ..stopwatch import counted
+from ..base.errors import SimulationError
+from ..base.stopwatch import counted
+from ..models.chemistry.side_chains import SIDE_CHAINS
+from ..models.chemistry.torsions import peptide_torsions
 from ..validation.correlation import MapCorrelation
 from .engine import Engine
 from .fit_map import FitMap

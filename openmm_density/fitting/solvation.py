@@ -8,12 +8,12 @@ import numpy as np
 import openmm
 from openmm import app, unit
 
-from ..errors import InputError
+from ..base.errors import InputError
+from ..base.units import ANGSTROM_PER_NANOMETER
+from ..base.wording import one_line
 from ..maps.density_map import DensityMap
 from ..models.preparation import Prepared, repeatable
-from ..units import ANGSTROM_PER_NANOMETER
 from ..validation.map_checks.coverage import ATOM_VOLUME
-from ..wording import one_line
 
 PADDING = 10.0
 """Å of water around model and density."""

@@ -9,8 +9,8 @@ import numpy as np
 import openmm
 from openmm import app, unit
 
-from ..chemistry.residues import named_atoms
-from ..units import ANGSTROM_PER_NANOMETER
+from ..base.units import ANGSTROM_PER_NANOMETER
+from ..models.chemistry.residues import named_atoms
 
 MOST_NAMED = 5
 """Atoms that a message names."""

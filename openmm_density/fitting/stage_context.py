@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from openmm import unit
 
-from ..units import ANGSTROM_PER_NANOMETER, positions_in_angstrom
+from ..base.units import ANGSTROM_PER_NANOMETER, positions_in_angstrom
 from .dynamics import set_temperature
 from .engine import Engine
 from .interrupts import StopRequest

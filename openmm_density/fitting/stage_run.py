@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ..base.errors import SimulationError
+from ..base.stopwatch import Stopwatch
 from ..energies.calibration import STRENGTH_BOUNDS
-from ..errors import SimulationError
-from ..stopwatch import Stopwatch
 from .checkpoints import RunFolder, Trajectory, cut_trajectory
 from .convergence import Plateau
 from .engine import Engine

@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from ..base.stopwatch import Stopwatch
 from ..models.preparation import Prepared
 from ..models.structures import Model
-from ..stopwatch import Stopwatch
 from .map_examination import Examination
 
 # Seconds after which a thread of Python code lets another one go on: with Python's 5 ms, one that calls much that is short and

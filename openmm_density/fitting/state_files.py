@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from ..atomic_files import read_file
+from ..base.atomic_files import read_file
 from .adaptive_strength import AdaptiveStrength
 from .convergence import Plateau
 from .fit_result import Row

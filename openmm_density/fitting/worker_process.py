@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from ..program_process import begin_program
+from ..base.program_process import begin_program
 
 # Bytes that a worker takes, with a map of 1 Å or coarser or a table of it.
 _MEMORY = 600e6

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import InputError
+from ..base.errors import InputError
 from .density_map import DensityMap
 
 

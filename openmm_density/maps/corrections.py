@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..units import takes_units
+from ..base.units import takes_units
 
 if TYPE_CHECKING:
     from .density_map import DensityMap

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import fft, ndimage
 
-from ..errors import InputError, as_argument
-from ..units import checked_length, positions_in_angstrom, takes_units
+from ..base.errors import InputError, as_argument
+from ..base.units import checked_length, positions_in_angstrom, takes_units
 from .fourier import fourier_filtered, fourier_resampled
 from .grids import (
     MOST_VOXELS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..errors import InputError
+from ..base.errors import InputError
 from .map_agreement import agreement_inside, is_same_map
 
 if TYPE_CHECKING:

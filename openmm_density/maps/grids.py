@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..chemistry.residues import named_atoms
-from ..errors import InputError
-from ..units import checked_length, in_unit, positions_in_angstrom
-from ..wording import counted, listing
+from ..base.errors import InputError
+from ..base.units import checked_length, in_unit, positions_in_angstrom
+from ..base.wording import counted, listing
+from ..models.chemistry.residues import named_atoms
 
 if TYPE_CHECKING:
     from openmm.app import Topology

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..errors import InputError
+from ..base.errors import InputError
 from .map_agreement import SAME, agreement_in_either, is_same_map
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ import gemmi
 import mrcfile
 import numpy as np
 
-from ..atomic_files import atomic_write
-from ..errors import InputError, as_argument, level_outside
-from ..given_files import check_given_file
-from ..unpacking import MAP_LIMIT, read_unpacked
-from ..wording import one_line
+from ..base.atomic_files import atomic_write
+from ..base.errors import InputError, as_argument, level_outside
+from ..base.given_files import check_given_file
+from ..base.unpacking import MAP_LIMIT, read_unpacked
+from ..base.wording import one_line
 from .grids import cell_parameters, check_finite, is_flat
 from .map_suffixes import (
     MTZ_SUFFIX,

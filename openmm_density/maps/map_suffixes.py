@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..errors import InputError
-from ..file_kinds import MODELS, kind_of
-from ..given_files import check_output_folder
+from ..base.errors import InputError
+from ..base.file_kinds import MODELS, kind_of
+from ..base.given_files import check_output_folder
 
 MRC_SUFFIXES = (".mrc", ".map", ".ccp4")
 SITUS_SUFFIXES = (".situs", ".sit")

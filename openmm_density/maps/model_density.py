@@ -12,8 +12,8 @@ import gemmi
 import numpy as np
 from scipy import fft
 
-from ..errors import InputError
-from ..units import resolution_in_angstrom
+from ..base.errors import InputError
+from ..base.units import resolution_in_angstrom
 from .fourier import low_passed
 from .grids import cell_parameters, check_span, checked_positions, index_box
 

@@ -10,9 +10,9 @@ import numpy as np
 from mrcfile import utils
 from mrcfile.dtypes import HEADER_DTYPE
 
-from ..errors import InputError
-from ..unpacking import MAP_LIMIT, bytes_left, opened, read_most, refuse_unpacked, unpack_limit
-from ..wording import one_line
+from ..base.errors import InputError
+from ..base.unpacking import MAP_LIMIT, bytes_left, opened, read_most, refuse_unpacked, unpack_limit
+from ..base.wording import one_line
 
 DENSITY_MODES = (0, 1, 2, 6, 12)
 # A space group has at most so many operators, each in a record of so many bytes.

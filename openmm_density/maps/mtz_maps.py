@@ -13,9 +13,9 @@ from pathlib import Path
 import gemmi
 import numpy as np
 
-from ..errors import InputError, as_argument
-from ..unpacking import read_unpacked
-from ..wording import one_line
+from ..base.errors import InputError, as_argument
+from ..base.unpacking import read_unpacked
+from ..base.wording import one_line
 from .grids import MOST_VOXELS, is_flat
 
 # Amplitudes and phases of a map that is to be fitted, by the programs that write them: BUSTER and Phenix, REFMAC,

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from scipy import fft
 
-from ..errors import InputError, as_argument, level_outside
-from ..units import checked_length
+from ..base.errors import InputError, as_argument, level_outside
+from ..base.units import checked_length
 from .fourier import fourier_filtered
 from .grids import index_box
 from .model_density import ModelDensity

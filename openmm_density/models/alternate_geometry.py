@@ -11,9 +11,9 @@ from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import spsolve
 from scipy.spatial import cKDTree
 
-from ..chemistry.residues import is_water
-from ..chemistry.topologies import bonded_pairs
 from .bonds import COORDINATING, LINK_SLACK, METAL_BOND_SLACK, NEAR
+from .chemistry.residues import is_water
+from .chemistry.topologies import bonded_pairs
 from .model import Model
 
 OFF = 0.03

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from ..chemistry.elements import is_hydrogen
 from .alternate_geometry import AlternateGeometry
+from .chemistry.elements import is_hydrogen
 from .model import AtomRecord, Model
 from .superposition import superposition
 

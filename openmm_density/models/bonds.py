@@ -12,9 +12,9 @@ from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import pdist, squareform
 
-from ..chemistry.elements import covalent_radius, is_hydrogen, is_metal
-from ..chemistry.residue_names import standard_residue_names
-from ..errors import InputError
+from ..base.errors import InputError
+from .chemistry.elements import covalent_radius, is_hydrogen, is_metal
+from .chemistry.residue_names import standard_residue_names
 from .link_chemistry import LinkChemistry
 from .model import Link, Model
 

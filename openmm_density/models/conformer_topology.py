@@ -10,13 +10,13 @@ from typing import NamedTuple
 import numpy as np
 from openmm import app
 
-from ..chemistry.elements import openmm_element
-from ..chemistry.residue_names import name_tables
-from ..errors import InputError, as_argument, level_outside
-from ..units import takes_units
-from ..wording import counted
+from ..base.errors import InputError, as_argument, level_outside
+from ..base.units import takes_units
+from ..base.wording import counted
 from .alternate_geometry import AlternateGeometry
 from .alternates import moved_with_residues
+from .chemistry.elements import openmm_element
+from .chemistry.residue_names import name_tables
 from .model import Model
 
 

@@ -11,7 +11,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
-from ..chemistry.residues import is_water
+from .chemistry.residues import is_water
 
 JOINED, APART = 2.0, 2.2
 """Å up to which atoms under one label join residues, and from which those under different labels could be there together."""

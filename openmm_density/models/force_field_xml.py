@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 from xml.etree import ElementTree
 
-from ..atomic_files import read_file
-from ..errors import InputError, as_argument
-from ..wording import one_line
+from ..base.atomic_files import read_file
+from ..base.errors import InputError, as_argument
+from ..base.wording import one_line
 
 if TYPE_CHECKING:
     from openmm import app

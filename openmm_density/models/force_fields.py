@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ..errors import InputError, as_argument
+from ..base.errors import InputError, as_argument
 from .force_field_xml import find_file, is_shipped, shipped_file
 
 FORCE_FIELDS = {

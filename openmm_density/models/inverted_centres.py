@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..chemistry.elements import is_hydrogen
-from ..chemistry.residues import residue_label
-from ..chemistry.stereocentres import chiral_centres
+from .chemistry.elements import is_hydrogen
+from .chemistry.residues import residue_label
+from .chemistry.stereocentres import chiral_centres
 from .model import Model
 
 MOST = 0.2

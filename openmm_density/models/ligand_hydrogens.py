@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..errors import InputError
+from ..base.errors import InputError
 from .superposition import rotation_onto
 
 if TYPE_CHECKING:

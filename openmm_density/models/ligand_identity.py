@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from openmm import app
 
-from ..chemistry.elements import is_hydrogen
-from ..wording import listing
+from ..base.wording import listing
+from .chemistry.elements import is_hydrogen
 from .ligand_hydrogens import CompleteMolecule, graph_of, same_atoms
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ import numpy as np
 import openmm
 from openmm import app
 
-from ..errors import InputError, as_argument
+from ..base.errors import InputError, as_argument
 from .ligand_hydrogens import BuiltHydrogen, CompleteMolecule, built_hydrogens, graph_of, same_atoms
 
 XTB = "xtb"

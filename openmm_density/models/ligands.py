@@ -13,9 +13,9 @@ import gemmi
 import numpy as np
 from openmm import app
 
-from ..cif_files import read_cif
-from ..errors import InputError, as_argument
-from ..wording import one_line
+from ..base.cif_files import read_cif
+from ..base.errors import InputError, as_argument
+from ..base.wording import one_line
 from .ligand_hydrogens import BuiltHydrogen, CompleteMolecule, built_hydrogens
 
 LIGAND_FORCE_FIELDS = {"openff": "SMIRNOFFTemplateGenerator", "gaff": "GAFFTemplateGenerator"}

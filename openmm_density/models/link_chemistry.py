@@ -8,8 +8,8 @@ import gemmi
 import numpy as np
 from openmm import app
 
-from ..chemistry.elements import covalent_radius, is_hydrogen
-from ..chemistry.residue_names import is_standard_polymer
+from .chemistry.elements import covalent_radius, is_hydrogen
+from .chemistry.residue_names import is_standard_polymer
 
 # Bonds that an atom can have at most, hydrogens included; sulphur with oxygen more.
 VALENCES = {"H": 1, "B": 4, "C": 4, "N": 4, "O": 2, "Si": 4, "P": 5, "S": 2, "Se": 2}

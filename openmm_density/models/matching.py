@@ -13,10 +13,10 @@ import mdtraj
 import numpy as np
 from openmm import app
 
-from ..chemistry.residue_names import name_tables
-from ..chemistry.residues import residue_kind
-from ..errors import InputError
-from ..units import positions_in_angstrom, takes_units
+from ..base.errors import InputError
+from ..base.units import positions_in_angstrom, takes_units
+from .chemistry.residue_names import name_tables
+from .chemistry.residues import residue_kind
 
 FEWEST_PAIRS = 3
 # Share of identical residues from which two chains count as related. Aligned in this way, unrelated proteins

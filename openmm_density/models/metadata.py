@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 
 import gemmi
 
-from ..chemistry.residue_names import name_tables
-from ..cif_files import read_cif
+from ..base.cif_files import read_cif
+from .chemistry.residue_names import name_tables
 from .structure_text import read_pdb_header, read_whole_text
 
 TITLE_RECORDS = (

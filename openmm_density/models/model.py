@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from openmm import app
 
-from ..units import takes_units
-from ..wording import counted
+from ..base.units import takes_units
+from ..base.wording import counted
 from .metadata import Metadata
 
 

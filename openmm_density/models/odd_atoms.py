@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from ..chemistry.elements import UNKNOWN
-from ..chemistry.residue_names import standard_residue_names
-from ..chemistry.residues import residue_label
-from ..chemistry.stereocentres import d_amino_acids
-from ..errors import InputError
-from ..wording import counted, listing
+from ..base.errors import InputError
+from ..base.wording import counted, listing
+from .chemistry.elements import UNKNOWN
+from .chemistry.residue_names import standard_residue_names
+from .chemistry.residues import residue_label
+from .chemistry.stereocentres import d_amino_acids
 from .conformers import ReadResidue
 from .model import Model
 

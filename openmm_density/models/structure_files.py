@@ -11,11 +11,11 @@ import gemmi
 import numpy as np
 from openmm import app
 
-from ..atomic_files import write_text
-from ..chemistry.elements import UNKNOWN
-from ..chemistry.residue_names import is_standard_polymer
-from ..errors import InputError
-from ..units import positions_in_angstrom, takes_units
+from ..base.atomic_files import write_text
+from ..base.errors import InputError
+from ..base.units import positions_in_angstrom, takes_units
+from .chemistry.elements import UNKNOWN
+from .chemistry.residue_names import is_standard_polymer
 from .kept_files import (
     CifAtom,
     atom_block,

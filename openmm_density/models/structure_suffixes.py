@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ..errors import InputError
-from ..file_kinds import MAPS, kind_of
+from ..base.errors import InputError
+from ..base.file_kinds import MAPS, kind_of
 
 PDB_SUFFIXES = (".pdb", ".ent")
 CIF_SUFFIXES = (".cif", ".mmcif")

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import gemmi
 
-from ..cif_files import parse_cif
-from ..errors import InputError
-from ..given_files import check_given_file
-from ..unpacking import read_unpacked
-from ..wording import one_line
+from ..base.cif_files import parse_cif
+from ..base.errors import InputError
+from ..base.given_files import check_given_file
+from ..base.unpacking import read_unpacked
+from ..base.wording import one_line
 from .structure_suffixes import structure_format
 
 LARGEST = 1e6

@@ -13,8 +13,6 @@ import numpy as np
 from openmm import app
 from scipy.spatial import cKDTree
 
-from ..chemistry.elements import UNKNOWN, openmm_element
-from ..chemistry.residue_names import name_tables, standard_residue_names
 from .bonds import (
     BACKBONE_BONDS,
     add_bonds,
@@ -22,6 +20,8 @@ from .bonds import (
     links_of_file,
     named_connections,
 )
+from .chemistry.elements import UNKNOWN, openmm_element
+from .chemistry.residue_names import name_tables, standard_residue_names
 from .conformers import ReadResidue, kept_residues
 from .metadata import read_metadata
 from .model import Alternates, AtomRecord, Model

@@ -9,8 +9,8 @@ import gemmi
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..errors import InputError
-from ..units import in_unit, takes_units
+from ..base.errors import InputError
+from ..base.units import in_unit, takes_units
 
 SPECIAL_POSITION = 0.8
 """Å: an atom nearer than this to a copy of its own lies on an element of symmetry, and the two are one."""

@@ -18,9 +18,9 @@ import mdtraj
 import numpy as np
 from openmm import app
 
-from ..errors import InputError, as_argument
-from ..given_files import check_given_file
-from ..unpacking import MAP_LIMIT, check_unpacked
+from ..base.errors import InputError, as_argument
+from ..base.given_files import check_given_file
+from ..base.unpacking import MAP_LIMIT, check_unpacked
 from .structure_suffixes import CIF_SUFFIXES, PDB_SUFFIXES
 from .structure_text import read_structure
 from .structures import read_model

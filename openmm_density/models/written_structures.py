@@ -10,9 +10,9 @@ import gemmi
 import numpy as np
 from openmm import app
 
-from ..chemistry.elements import is_metal
-from ..chemistry.residue_names import is_standard_polymer
 from .alternates import moved_with_residues
+from .chemistry.elements import is_metal
+from .chemistry.residue_names import is_standard_polymer
 from .metadata import Metadata
 from .model import Alternates, Link
 from .structures import AtomRecord, Model, is_backbone_bond

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..lazy_names import lazy_names
+from ..base.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from .chirality import CHIRALITY_FORCE_CONSTANT, ChiralityRestraint

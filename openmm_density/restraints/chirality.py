@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..chemistry.residue_names import standard_residue_names
-from ..chemistry.stereocentres import FLAT, IDEAL_IMPROPER, chiral_centres, other_centres
-from ..chemistry.torsions import torsion_angles
-from ..wording import listing
+from ..base.wording import listing
+from ..models.chemistry.residue_names import standard_residue_names
+from ..models.chemistry.stereocentres import FLAT, IDEAL_IMPROPER, chiral_centres, other_centres
+from ..models.chemistry.torsions import torsion_angles
 from .torsions import TorsionRestraint
 
 CHIRALITY_FORCE_CONSTANT = 1000.0
@@ -26,7 +26,7 @@ class ChiralityRestraint(TorsionRestraint):
 
     The centres are Cα of amino acids, Cβ of threonine and isoleucine, C1', C2' (RNA), C3' and C4' of nucleotides, held at
     χ₀ = ±35.3°, and in all other residues (sugars, ligands, modified residues) what
-    `openmm_density.chemistry.stereocentres.other_centres` finds, held at the χ of the start. A standard residue's centre that is
+    `other_centres` finds, held at the χ of the start. A standard residue's centre that is
     flat in the start is held at the hand of most: L, and D of sugars, but where the model is a mirror image; another residue's
     is left free, for it may belong flat.
 

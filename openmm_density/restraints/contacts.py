@@ -6,7 +6,7 @@ from typing import Any
 
 from openmm import app
 
-from ..chemistry.contacts import near_contacts
+from ..models.chemistry.contacts import near_contacts
 from .pairs import PairRestraint
 from .restraint import Violation
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from openmm import app, unit
 
-from ..chemistry.backbone import NamedAtoms, atoms_by_name, trace_atom
-from ..errors import InputError
+from ..base.errors import InputError
+from ..base.units import as_number, positions_in_angstrom, takes_units
+from ..models.chemistry.backbone import NamedAtoms, atoms_by_name, trace_atom
 from ..models.matching import match_alpha_carbons
-from ..units import as_number, positions_in_angstrom, takes_units
 from .elastic_network import near_pairs
 from .pairs import PairRestraint, distances
 

@@ -12,9 +12,9 @@ from scipy import sparse
 from scipy.sparse.linalg import eigsh
 from scipy.spatial import cKDTree
 
-from ..chemistry.backbone import atoms_by_name, chains, trace_atom
-from ..errors import InputError
-from ..units import takes_units
+from ..base.errors import InputError
+from ..base.units import takes_units
+from ..models.chemistry.backbone import atoms_by_name, chains, trace_atom
 
 CONTACT = 10.0
 """Å; the longest distance between the Cα (or C1') of residues in contact."""

@@ -8,9 +8,9 @@ import numpy as np
 from openmm import app
 from scipy.spatial import cKDTree
 
-from ..chemistry.backbone import atoms_by_name, is_nucleotide, trace_atom
-from ..errors import InputError
-from ..units import as_number, takes_units
+from ..base.errors import InputError
+from ..base.units import as_number, takes_units
+from ..models.chemistry.backbone import atoms_by_name, is_nucleotide, trace_atom
 from .domains import given_domains
 from .pairs import PairRestraint, distances
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..chemistry.backbone import atoms_by_name
-from ..chemistry.torsions import peptide_torsions, torsion_angles
-from ..wording import listing
+from ..base.wording import listing
+from ..models.chemistry.backbone import atoms_by_name
+from ..models.chemistry.torsions import peptide_torsions, torsion_angles
 from .torsions import TorsionRestraint
 
 PEPTIDE_FORCE_CONSTANT = 400.0

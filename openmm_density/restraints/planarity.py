@@ -14,15 +14,15 @@ import openmm
 import torch
 from openmm import app, unit
 
-from ..chemistry.planes import PlaneSet, find_planes
-from ..chemistry.planes.report import group_label
+from ..base.errors import InputError, level_outside
+from ..base.units import ANGSTROM_PER_NANOMETER, as_number, positions_in_angstrom, takes_units
+from ..base.wording import listing
 from ..energies import forces
 from ..energies.checks import check_system
 from ..energies.molecules import molecule_numbers
 from ..energies.planarity import planarity_module
-from ..errors import InputError, level_outside
-from ..units import ANGSTROM_PER_NANOMETER, as_number, positions_in_angstrom, takes_units
-from ..wording import listing
+from ..models.chemistry.planes import PlaneSet, find_planes
+from ..models.chemistry.planes.report import group_label
 from .restraint import Restraint, Violation
 
 SIGMA = 0.02
@@ -59,7 +59,7 @@ class PlanarityRestraint(Restraint):
     topology : openmm.app.Topology or mdtraj.Topology
         Of all particles of the System.
     positions : Quantity or array_like, shape (N, 3), optional
-        Å where plain. They serve to find the planes, see `openmm_density.chemistry.planes.find_planes`, and are not needed where
+        Å where plain. They serve to find the planes, see `find_planes`, and are not needed where
         the topology has all bonds and a dictionary describes each ligand.
     force_constant : float, optional
         k, in units of kT/σ²: by default 1, the likelihood as it is.
@@ -191,7 +191,7 @@ class PlanarityRestraint(Restraint):
     def create_force_of_copies(
         self, first: Sequence[int], n_particles: int, backend: str = "auto"
     ) -> openmm.Force:
-        """Build one force for copies of the model side by side in a System, see `openmm_density.merging`.
+        """Build one force for copies of the model side by side in a System, see `openmm_density.models.merging`.
 
         Parameters
         ----------

@@ -8,9 +8,9 @@ import numpy as np
 import openmm
 from openmm import app, unit
 
+from ..base.errors import InputError
+from ..base.units import as_number, takes_units
 from ..energies.atom_selection import select_atoms
-from ..errors import InputError
-from ..units import as_number, takes_units
 from .restraint import Restraint, Violation
 
 POSITIONAL_FORCE_CONSTANT = 1000.0

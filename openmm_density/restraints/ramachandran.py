@@ -13,7 +13,11 @@ from scipy import ndimage
 
 from openmm_density.kernels.torsion_maps import pack_torsions, spline_nodes
 
-from ..chemistry.ramachandran_tables import (
+from ..base.errors import InputError, as_argument
+from ..base.units import takes_units
+from ..energies import forces
+from ..energies.torsion_maps import TorsionMapEnergy
+from ..models.chemistry.ramachandran_tables import (
     ALLOWED,
     CELL,
     FAVOURED,
@@ -21,11 +25,7 @@ from ..chemistry.ramachandran_tables import (
     backbone_torsions,
     ramachandran_tables,
 )
-from ..chemistry.torsions import torsion_angles
-from ..energies import forces
-from ..energies.torsion_maps import TorsionMapEnergy
-from ..errors import InputError, as_argument
-from ..units import takes_units
+from ..models.chemistry.torsions import torsion_angles
 from .restraint import Restraint, Violation
 
 RAMACHANDRAN_FORCE_CONSTANT = 200.0

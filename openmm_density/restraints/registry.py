@@ -8,8 +8,8 @@ from typing import Any
 import mdtraj
 from openmm import app
 
-from ..errors import InputError
-from ..units import takes_units
+from ..base.errors import InputError
+from ..base.units import takes_units
 from .chirality import ChiralityRestraint
 from .distance import DistanceRestraint
 from .elastic_network import ElasticNetworkRestraint

@@ -8,8 +8,8 @@ import numpy as np
 import openmm
 from openmm import app, unit
 
-from ..chemistry.side_chains import LARGEST_DEVIATION, from_staggered, side_chain_torsions
-from ..chemistry.torsions import torsion_angles
+from ..models.chemistry.side_chains import LARGEST_DEVIATION, from_staggered, side_chain_torsions
+from ..models.chemistry.torsions import torsion_angles
 from .restraint import Restraint, Violation
 
 ROTAMER_FORCE_CONSTANT = 20.0

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from openmm import app
 
-from ..chemistry.secondary_structure import backbone_hydrogen_bonds, secondary_structure_torsions
-from ..chemistry.torsions import torsion_angles
+from ..models.chemistry.secondary_structure import backbone_hydrogen_bonds, secondary_structure_torsions
+from ..models.chemistry.torsions import torsion_angles
 from .pairs import PairRestraint, distances
 from .restraint import Violation
 from .torsions import TorsionRestraint

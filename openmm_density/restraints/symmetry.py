@@ -12,9 +12,9 @@ import numpy as np
 import openmm
 from openmm import app, unit
 
-from ..chemistry.backbone import NamedAtoms, atoms_by_name, chains, is_nucleotide, trace_atom
-from ..errors import InputError
-from ..units import as_number, takes_units
+from ..base.errors import InputError
+from ..base.units import as_number, takes_units
+from ..models.chemistry.backbone import NamedAtoms, atoms_by_name, chains, is_nucleotide, trace_atom
 from .elastic_network import near_pairs
 from .pairs import distances
 from .restraint import Restraint, Violation

@@ -8,7 +8,7 @@ import numpy as np
 import openmm
 from openmm import app, unit
 
-from ..chemistry.torsions import torsion_angles
+from ..models.chemistry.torsions import torsion_angles
 from .restraint import Restraint, Violation
 
 # Both theta and target lie in [-π, π], so that their distance on the circle needs no rounding: on the CPU

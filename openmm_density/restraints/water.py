@@ -8,9 +8,9 @@ import numpy as np
 from openmm import app
 from scipy.spatial import cKDTree
 
-from ..chemistry.elements import is_hydrogen
-from ..chemistry.residues import residue_kind
-from ..wording import counted
+from ..base.wording import counted
+from ..models.chemistry.elements import is_hydrogen
+from ..models.chemistry.residues import residue_kind
 from .pairs import PairRestraint, distances
 from .restraint import Violation
 

@@ -13,10 +13,10 @@ import numpy as np
 from openmm import app
 from scipy.spatial import cKDTree
 
-from ..chemistry.elements import is_hydrogen, is_metal
-from ..chemistry.pierced_rings import rings_of
-from ..chemistry.residues import is_water
 from ..maps.grids import checked_positions
+from ..models.chemistry.elements import is_hydrogen, is_metal
+from ..models.chemistry.pierced_rings import rings_of
+from ..models.chemistry.residues import is_water
 
 if TYPE_CHECKING:
     from ..models.preparation import Prepared

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import gemmi
 import numpy as np
 
-from ..chemistry.elements import is_hydrogen
+from ..base.units import takes_units
 from ..maps.checks import check_map, check_resolution
 from ..maps.density_map import DensityMap
 from ..maps.grids import cell_parameters, checked_positions
 from ..maps.model_density import ModelDensity
-from ..units import takes_units
+from ..models.chemistry.elements import is_hydrogen
 
 if TYPE_CHECKING:
     from openmm.app import Topology

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..errors import InputError
+from ..base.errors import InputError
+from ..base.units import positions_in_angstrom, takes_units
 from ..maps.checks import check_map, check_resolution
 from ..maps.density_map import DensityMap
 from ..maps.grids import voxels_around
 from ..maps.model_density import MASK_RADIUS, ModelDensity
-from ..units import positions_in_angstrom, takes_units
 
 if TYPE_CHECKING:
     from openmm.app import Topology

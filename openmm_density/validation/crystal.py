@@ -6,10 +6,10 @@ import gemmi
 import numpy as np
 from scipy.spatial import cKDTree
 
-from ..chemistry.elements import is_hydrogen
-from ..chemistry.residues import is_water
-from ..errors import InputError
+from ..base.errors import InputError
 from ..maps.density_map import DensityMap
+from ..models.chemistry.elements import is_hydrogen
+from ..models.chemistry.residues import is_water
 from ..models.model import Model
 
 SAME_CELL = 0.02

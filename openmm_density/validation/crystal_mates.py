@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import gemmi
 import numpy as np
 
+from ..base.errors import InputError
 from ..energies.symmetry_mates import check_operators
-from ..errors import InputError
+from ..extensions.symmetry.moved_maps import map_agreement
 from ..maps.density_map import DensityMap
 from ..models.model import Model
 from ..models.symmetry_operators import SymmetryOperators
-from ..symmetry.moved_maps import map_agreement
 
 LEAST_AGREEMENT = 0.8
 """The least correlation of a crystal's map with each copy by the space group: those of deposited maps have .98 and more."""

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from openmm import app
 
-from ..chemistry.elements import is_hydrogen
 from ..maps.density_map import DensityMap
 from ..maps.grids import checked_positions
+from ..models.chemistry.elements import is_hydrogen
 
 VOLUME_PER_MASS = 1.21
 """Å³ that a dalton of protein fills."""

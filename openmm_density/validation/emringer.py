@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..chemistry.side_chains import SIDE_CHAINS
+from ..base.units import takes_units
 from ..maps.checks import check_map
 from ..maps.grids import checked_positions
-from ..units import takes_units
+from ..models.chemistry.side_chains import SIDE_CHAINS
 
 if TYPE_CHECKING:
     from openmm.app import Topology

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from openmm import app
 
-from ..chemistry.elements import is_hydrogen
-from ..chemistry.planes import Plane, PlaneSet
-from ..chemistry.residues import residue_kind, residue_label
-from ..errors import InputError
-from ..units import positions_in_angstrom
+from ..base.errors import InputError
+from ..base.units import positions_in_angstrom
+from ..models.chemistry.elements import is_hydrogen
+from ..models.chemistry.planes import Plane, PlaneSet
+from ..models.chemistry.residues import residue_kind, residue_label
 
 FEWEST_SHARED = 3
 """Atoms that two planes have in common where they are one. Rings on either side of a single bond share two, and may be turned."""

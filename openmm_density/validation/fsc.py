@@ -9,11 +9,11 @@ import numpy as np
 from scipy import fft
 from scipy.spatial import cKDTree
 
-from ..errors import InputError
+from ..base.errors import InputError
+from ..base.units import resolution_in_angstrom
 from ..maps.grids import check_span, checked_positions, index_box, index_reach, voxels_around
 from ..maps.half_maps import check_half_maps
 from ..maps.model_density import B_PER_RESOLUTION, MASK_RADIUS, ModelDensity
-from ..units import resolution_in_angstrom
 
 if TYPE_CHECKING:
     from openmm.app import Topology

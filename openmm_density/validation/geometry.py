@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 from openmm import app
 
-from ..chemistry.contacts import near_contacts
-from ..chemistry.elements import is_hydrogen
-from ..chemistry.ideal_geometry import angles_at, bond_angles, heavy_bonds, ideal_values, lengths_of
-from ..chemistry.ramachandran_tables import (
+from ..base.errors import InputError
+from ..maps.grids import checked_positions
+from ..models.chemistry.contacts import near_contacts
+from ..models.chemistry.elements import is_hydrogen
+from ..models.chemistry.ideal_geometry import angles_at, bond_angles, heavy_bonds, ideal_values, lengths_of
+from ..models.chemistry.ramachandran_tables import (
     ALLOWED,
     CELL,
     CENTRES,
@@ -20,12 +22,10 @@ from ..chemistry.ramachandran_tables import (
     backbone_torsions,
     ramachandran_tables,
 )
-from ..chemistry.residues import is_d_amino_acid, residue_label
-from ..chemistry.side_chains import LARGEST_DEVIATION, from_staggered, side_chain_torsions
-from ..chemistry.stereocentres import chiral_centres
-from ..chemistry.torsions import peptide_torsions, torsion_angles
-from ..errors import InputError
-from ..maps.grids import checked_positions
+from ..models.chemistry.residues import is_d_amino_acid, residue_label
+from ..models.chemistry.side_chains import LARGEST_DEVIATION, from_staggered, side_chain_torsions
+from ..models.chemistry.stereocentres import chiral_centres
+from ..models.chemistry.torsions import peptide_torsions, torsion_angles
 
 TWISTED = np.radians(30.0)
 """Deviation of ω from planarity at which a peptide counts as twisted."""

@@ -16,12 +16,12 @@ import numpy as np
 from openmm import app
 from scipy.spatial import cKDTree
 
-from ..chemistry.contacts import within_bonds
-from ..chemistry.elements import is_hydrogen
-from ..chemistry.ideal_geometry import angles_at, bond_angles, heavy_bonds, ideal_values, lengths_of
-from ..chemistry.planes import PlaneSet
-from ..chemistry.residues import atom_label, is_d_amino_acid, is_water
-from ..chemistry.stereocentres import chiral_centres
+from ..models.chemistry.contacts import within_bonds
+from ..models.chemistry.elements import is_hydrogen
+from ..models.chemistry.ideal_geometry import angles_at, bond_angles, heavy_bonds, ideal_values, lengths_of
+from ..models.chemistry.planes import PlaneSet
+from ..models.chemistry.residues import atom_label, is_d_amino_acid, is_water
+from ..models.chemistry.stereocentres import chiral_centres
 from ..models.superposition import superposition
 
 WORSE_BOND, WORSE_ANGLE = 0.2, 18.0

@@ -10,8 +10,8 @@ import gemmi
 import numpy as np
 from scipy.spatial import cKDTree
 
-from ..chemistry.contacts import CLASH_OVERLAP, HYDROGEN_BOND_ALLOWANCE, contact_radii
-from ..chemistry.elements import is_hydrogen, is_metal
+from ..models.chemistry.contacts import CLASH_OVERLAP, HYDROGEN_BOND_ALLOWANCE, contact_radii
+from ..models.chemistry.elements import is_hydrogen, is_metal
 from ..models.structures import Model
 from ..models.symmetry_operators import SPECIAL_POSITION, SymmetryOperators
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from openmm import app
 
-from ..chemistry.planes import PlaneSet, find_planes
-from ..chemistry.residues import residue_kind, residue_label
-from ..errors import InputError
+from ..base.errors import InputError
+from ..base.units import as_number, positions_in_angstrom, takes_units
 from ..maps.density_map import DensityMap
-from ..units import as_number, positions_in_angstrom, takes_units
+from ..models.chemistry.planes import PlaneSet, find_planes
+from ..models.chemistry.residues import residue_kind, residue_label
 from .correlation import MapCorrelation
 from .flatness import flat_ligands
 from .fsc import model_fsc

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from scipy.spatial import cKDTree
 
-from ..errors import InputError
+from ..base.errors import InputError
+from ..base.units import checked_length, takes_units
 from ..maps.grids import checked_positions
-from ..units import checked_length, takes_units
 
 if TYPE_CHECKING:
     from openmm.app import Topology

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..chemistry.elements import is_hydrogen
-from ..chemistry.residues import residue_kind
+from ..base.units import resolution_in_angstrom, takes_units
 from ..maps.checks import check_map
 from ..maps.grids import checked_positions, index_box, voxels_around
-from ..units import resolution_in_angstrom, takes_units
+from ..models.chemistry.elements import is_hydrogen
+from ..models.chemistry.residues import residue_kind
 
 if TYPE_CHECKING:
     from openmm.app import Topology

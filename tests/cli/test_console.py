@@ -12,8 +12,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from openmm_density.base.progress import Display
 from openmm_density.cli import fit
-from openmm_density.progress import Display
 
 from ..test_imports import SLOW
 from .commands import FIT

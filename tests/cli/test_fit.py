@@ -11,7 +11,7 @@ import mdtraj
 import numpy as np
 import pytest
 
-from openmm_density.errors import InputError
+from openmm_density.base.errors import InputError
 from openmm_density.fitting import fit_run
 from openmm_density.fitting.dynamics import Dynamics
 from openmm_density.fitting.output import AFTER_FILES, FILES, FITTED_REFERENCE

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from openmm_density.base.errors import InputError
 from openmm_density.cli.fit_arguments import defaults
 from openmm_density.cli.fit_options import FitOptions
 from openmm_density.cli.fit_record import Findings, FitRecord
-from openmm_density.errors import InputError
 from openmm_density.fitting.half_maps import StrengthScan
 from openmm_density.fitting.placement import Placement
 

@@ -10,7 +10,7 @@ from openmm_density import DensityMap
 from openmm_density.fitting.output.table_of_model import write_table_of_model
 from openmm_density.models import read_model
 
-from ..symmetry.test_finding import assembly, operators, unit  # noqa: F401
+from ..extensions.symmetry.test_finding import assembly, operators, unit  # noqa: F401
 from .commands import run
 
 

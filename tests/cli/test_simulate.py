@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from openmm_density import DensityMap
-from openmm_density.crystals.simulated_data import read_crystal, simulated_reflections
+from openmm_density.extensions.crystals.simulated_data import read_crystal, simulated_reflections
 
-from ..crystals.simulated import direct_structure_factors
+from ..extensions.crystals.simulated import direct_structure_factors
 from .commands import run
 
 

@@ -119,7 +119,7 @@ def test_the_start_of_the_crystal_that_can_be_tried_is_off_by_half(tmp_path, mon
 def test_commands_run_in_their_order(folder, monkeypatch, capsys):
     # On the first platform alone, Reference: test_doctor.py tries them all.
     monkeypatch.setattr(
-        "openmm_density.doctor.examination.Platform",
+        "openmm_density.extensions.doctor.examination.Platform",
         SimpleNamespace(getNumPlatforms=lambda: 1, getPlatform=Platform.getPlatform),
     )
     monkeypatch.chdir(folder)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from openmm import app
 
+from openmm_density.base.errors import InputError
 from openmm_density.energies.checks import bonded_pairs, check_system, check_unit
-from openmm_density.errors import InputError
 
 from .contexts import system_of
 

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from openmm_density import DensityFit, DensityMap
+from openmm_density.base.errors import DeveloperWarning, InputError
 from openmm_density.energies.copies import SideBySide, copy_parameter_names, density_forces_of_copies
-from openmm_density.errors import DeveloperWarning, InputError
-from openmm_density.merging import displacements_apart, merge_systems
 from openmm_density.models import prepare
+from openmm_density.models.merging import displacements_apart, merge_systems
 from openmm_density.restraints import PlanarityRestraint
 
 from ..fragments import RESOLUTION, fragment

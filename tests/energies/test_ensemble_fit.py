@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from openmm_density import DensityFit, DensityMap, EnsembleFit
+from openmm_density.base.errors import InputError
 from openmm_density.energies.replica_weights import refined_weights
-from openmm_density.errors import InputError
 from openmm_density.kernels.density import measures, reference
-from openmm_density.merging import displacements_apart, merge_systems
 from openmm_density.models import prepare
+from openmm_density.models.merging import displacements_apart, merge_systems
 
 from ..fragments import RESOLUTION, fragment
 

@@ -11,7 +11,9 @@ import pytest
 import torch
 from openmm import unit
 
-from openmm_density import plugins
+from openmm_density.base import plugins
+from openmm_density.base.errors import InputError
+from openmm_density.base.plugins import openmm_torch_problem, openmm_torch_versions
 from openmm_density.energies import forces
 from openmm_density.energies.forces import (
     BACKENDS,
@@ -21,8 +23,6 @@ from openmm_density.energies.forces import (
     best_backend,
     create_force,
 )
-from openmm_density.errors import InputError
-from openmm_density.plugins import openmm_torch_problem, openmm_torch_versions
 
 PLATFORMS = {openmm.Platform.getPlatform(i).getName() for i in range(openmm.Platform.getNumPlatforms())}
 needs_torch_force = pytest.mark.skipif(

@@ -5,12 +5,12 @@ import openmm
 import pytest
 import torch
 
-from openmm_density.cuda_graph_force import CudaGraphForce
+from openmm_density.base.errors import InputError
 from openmm_density.energies import PaiNN
 from openmm_density.energies.forces import backend_problem
+from openmm_density.energies.native_force import CudaGraphForce
 from openmm_density.energies.painn import ALL_PAIRS_UP_TO
 from openmm_density.energies.painn_network import PaiNNNetwork
-from openmm_density.errors import InputError
 
 from .contexts import context_of, energy_of, forces_of, system_of
 

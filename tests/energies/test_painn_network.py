@@ -3,8 +3,8 @@ import json
 import pytest
 import torch
 
+from openmm_density.base.errors import InputError
 from openmm_density.energies.painn_network import PaiNNNetwork
-from openmm_density.errors import InputError
 
 ETHANOL = [6, 6, 8, 1, 1, 1, 1, 1, 1]
 

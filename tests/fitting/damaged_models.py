@@ -10,13 +10,13 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from openmm_density import DensityMap
-from openmm_density.chemistry.pierced_rings import pierced_rings
-from openmm_density.chemistry.stereocentres import chiral_centres
-from openmm_density.chemistry.torsions import torsion_angles
-from openmm_density.errors import SimulationError
+from openmm_density.base.errors import SimulationError
 from openmm_density.fitting import FitResult, FlexibleFit
 from openmm_density.fitting.protocols import Protocol, Stage
 from openmm_density.models import Model, read_model
+from openmm_density.models.chemistry.pierced_rings import pierced_rings
+from openmm_density.models.chemistry.stereocentres import chiral_centres
+from openmm_density.models.chemistry.torsions import torsion_angles
 from openmm_density.validation.geometry import geometry_report
 
 from ..fragments import RESOLUTION, write_fragment

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from openmm_density import DensityMap
-from openmm_density.errors import InputError
+from openmm_density.base.errors import InputError
 from openmm_density.fitting import FlexibleFit, beside
 from openmm_density.fitting.beside import Beside
 from openmm_density.fitting.checkpoints import RunFolder

@@ -7,8 +7,8 @@ import openmm
 import pytest
 from openmm import unit
 
+from openmm_density.base.errors import DeveloperWarning
 from openmm_density.energies.forces import backend_problem
-from openmm_density.errors import DeveloperWarning
 from openmm_density.fitting.fit_systems import DENSITY_GROUP
 from openmm_density.fitting.platforms import in_double_precision, platform_named
 

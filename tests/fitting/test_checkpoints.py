@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from openmm import app
 
-from openmm_density.errors import InputError
+from openmm_density.base.errors import InputError
 from openmm_density.fitting.adaptive_strength import AdaptiveStrength
 from openmm_density.fitting.checkpoints import (
     LOG,

@@ -7,7 +7,7 @@ import pytest
 from openmm import app
 
 from openmm_density import DensityMap
-from openmm_density.errors import InputError
+from openmm_density.base.errors import InputError
 from openmm_density.fitting.checks import (
     check_arguments,
     check_pressures,

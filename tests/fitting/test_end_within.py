@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from openmm_density.errors import InputError
+from openmm_density.base.errors import InputError
 from openmm_density.fitting.end_within import SECONDS, VARIABLE, seconds_to_end
 
 # As OpenMM where it makes a Context: no thread of Python runs. The kernel gives a signal to a thread that takes it.

@@ -3,10 +3,10 @@
 import openmm
 import pytest
 
-from openmm_density.chemistry.elements import is_hydrogen
 from openmm_density.fitting.final_geometry import ANGLE_STIFFNESS, BOND_STIFFNESS, RESTRAINT_SCALES
 from openmm_density.fitting.fit_systems import FitSystems
 from openmm_density.fitting.protocols import Stage
+from openmm_density.models.chemistry.elements import is_hydrogen
 
 
 def constants(system, topology):

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from openmm_density.errors import InputError, SimulationError
+from openmm_density.base.errors import InputError, SimulationError
 from openmm_density.fitting import final_trials
 from openmm_density.fitting.checkpoints import RunFolder
 from openmm_density.fitting.dynamics import Dynamics

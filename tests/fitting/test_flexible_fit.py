@@ -11,7 +11,8 @@ import pytest
 from openmm import unit
 
 from openmm_density import DensityMap
-from openmm_density.errors import InputError, SimulationError
+from openmm_density.base.errors import InputError, SimulationError
+from openmm_density.base.stopwatch import Stopwatch
 from openmm_density.fitting import minimization, stage_context
 from openmm_density.fitting.checkpoints import STATE, TIMES, RunFolder
 from openmm_density.fitting.dynamics import Dynamics
@@ -24,7 +25,6 @@ from openmm_density.fitting.rebuilding.rotamer_search import RotamerSearch
 from openmm_density.fitting.stability import Unstable
 from openmm_density.fitting.stage_context import StageContext
 from openmm_density.models import prepare
-from openmm_density.stopwatch import Stopwatch
 
 from ..fragments import RESOLUTION, fragment, map_of
 from .changed_steps import blow_up_in

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from openmm_density.errors import InputError
+from openmm_density.base.errors import InputError
 from openmm_density.fitting import find_protocol, half_maps
 from openmm_density.fitting.half_maps import StrengthScan, scan_strengths
 

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from openmm_density.errors import InputError
+from openmm_density.base.errors import InputError
 from openmm_density.fitting.locks import LOCK, FolderLock, is_ending, wait_until_free
 
 HOLD = """

@@ -8,14 +8,14 @@ import openmm
 import pytest
 from openmm import app
 
-from openmm_density.chemistry.contacts import CLASH_OVERLAP, near_contacts
-from openmm_density.errors import SimulationError
+from openmm_density.base.errors import SimulationError
+from openmm_density.base.units import positions_in_angstrom
 from openmm_density.fitting.descent import descend
 from openmm_density.fitting.interrupts import Deadline
 from openmm_density.fitting.minimization import Minimizer
 from openmm_density.fitting.stability import Safeguard
+from openmm_density.models.chemistry.contacts import CLASH_OVERLAP, near_contacts
 from openmm_density.restraints.contacts import CONTACT_FORCE_CONSTANT, CONTACT_MARGIN
-from openmm_density.units import positions_in_angstrom
 
 PREPARED = SimpleNamespace(model=SimpleNamespace(path="some.pdb"))
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from openmm_density import DensityMap
-from openmm_density.errors import InputError
+from openmm_density.base.errors import InputError
 from openmm_density.fitting import FlexibleFit
 from openmm_density.fitting.fit_map import FitMap
 from openmm_density.fitting.other_maps import OtherMaps

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from openmm_density.errors import InputError
+from openmm_density.base.errors import InputError
 from openmm_density.fitting import FlexibleFit
 from openmm_density.fitting.fit_map import FitMap
 from openmm_density.fitting.placement import (

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import openmm
 import pytest
 
-from openmm_density.errors import InputError
+from openmm_density.base.errors import InputError
 from openmm_density.fitting import platforms
 from openmm_density.fitting.platforms import (
     check_platform,

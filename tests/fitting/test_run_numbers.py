@@ -2,7 +2,7 @@
 
 import pytest
 
-from openmm_density.errors import InputError
+from openmm_density.base.errors import InputError
 from openmm_density.fitting.protocols import Protocol, Stage
 from openmm_density.fitting.run_numbers import MOST_THREADS, check_seed, check_threads, checked_interval
 

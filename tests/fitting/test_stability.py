@@ -9,7 +9,8 @@ import openmm
 import pytest
 from openmm import app, unit
 
-from openmm_density.errors import InputError, SimulationError
+from openmm_density.base.errors import InputError, SimulationError
+from openmm_density.energies.native_force import force as force_module
 from openmm_density.fitting import FlexibleFit, find_protocol, minimization
 from openmm_density.fitting.checkpoints import RunFolder
 from openmm_density.fitting.dynamics import Dynamics
@@ -19,7 +20,6 @@ from openmm_density.fitting.interrupts import StopRequest
 from openmm_density.fitting.protocols import Protocol, Stage
 from openmm_density.fitting.stability import FARTHEST, Safeguard, Unstable
 from openmm_density.fitting.stage_context import StageContext
-from openmm_density.native_force import force as force_module
 
 from ..fragments import RESOLUTION, fragment, map_of
 from .changed_steps import blow_up_in

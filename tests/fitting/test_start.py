@@ -7,10 +7,10 @@ import threading
 
 import pytest
 
-from openmm_density.errors import InputError
+from openmm_density.base.errors import InputError
+from openmm_density.base.stopwatch import Stopwatch
 from openmm_density.fitting.map_examination import Examination
 from openmm_density.fitting.start import examined_and_prepared
-from openmm_density.stopwatch import Stopwatch
 from openmm_density.validation.map_checks import MapChecks
 
 HERE, ELSEWHERE = "the model", "the model, moved"

@@ -49,7 +49,7 @@ def test_they_end_without_a_word_when_the_fit_is_ended(number):
 
 
 def test_one_that_cannot_start_says_so_by_its_silence(monkeypatch):
-    monkeypatch.setattr("openmm_density.program_process._PROGRAM", "raise SystemExit")
+    monkeypatch.setattr("openmm_density.base.program_process._PROGRAM", "raise SystemExit")
     worker = WorkerProcess("any")
     with pytest.raises((EOFError, OSError)):
         worker.connection.recv()

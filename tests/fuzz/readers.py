@@ -17,8 +17,7 @@ import gemmi
 import numpy as np
 from openmm import app
 
-from openmm_density.chemistry.planes.dictionaries import read_dictionary
-from openmm_density.errors import InputError
+from openmm_density.base.errors import InputError
 from openmm_density.fitting.adaptive_strength import AdaptiveStrength
 from openmm_density.fitting.checkpoints import PREVIOUS, STATE, RunFolder
 from openmm_density.fitting.convergence import Plateau
@@ -28,6 +27,7 @@ from openmm_density.fitting.protocols.protocol_file import read_protocol
 from openmm_density.fitting.run_state import RunState
 from openmm_density.maps.density_map import DensityMap
 from openmm_density.maps.map_files import POSSIBLE_VOXELS
+from openmm_density.models.chemistry.planes.dictionaries import read_dictionary
 from openmm_density.models.structures import read_model
 
 from ..conftest import PROJECT

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from openmm_density.errors import InputError
+from openmm_density.base.errors import InputError
 
 from ..conftest import PROJECT
 from .__main__ import fuzzed

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from openmm_density.chemistry.planes import plane_set
 from openmm_density.energies.measures import MEASURES as TABLE
 from openmm_density.kernels import density, planarity
 from openmm_density.kernels.density import measures, reference
+from openmm_density.models.chemistry.planes import plane_set
 
 DENSITY, PLANARITY = (Path(module.__file__).parent for module in (density, planarity))
 CONSTANTS = ("ENTROPY_FLOOR", "UNIFORM_VARIANCE", "UNIFORM_TARGET", "SMALLEST_SHIFTED")

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from openmm_density import DensityMap
-from openmm_density.errors import InputError
+from openmm_density.base.errors import InputError
 from openmm_density.maps.checks import check_map, check_resolution
 
 

@@ -6,7 +6,7 @@ import pytest
 from openmm import unit
 
 from openmm_density import DensityMap
-from openmm_density.errors import InputError
+from openmm_density.base.errors import InputError
 
 TRICLINIC = (20.0, 24.0, 18.0, 80.0, 95.0, 110.0)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from openmm_density import DensityMap
-from openmm_density.errors import InputError
+from openmm_density.base.errors import InputError
 from openmm_density.maps.free_maps import check_free_map
 from openmm_density.maps.map_agreement import agreement_inside, is_same_map
 from openmm_density.models import read_model

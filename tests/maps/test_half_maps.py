@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from openmm_density import DensityMap
-from openmm_density.errors import InputError
+from openmm_density.base.errors import InputError
 from openmm_density.maps.half_maps import check_half_maps, check_halves_of_map
 from openmm_density.maps.map_agreement import SAME, agreement_in_either
 

@@ -14,7 +14,7 @@ import pytest
 from mrcfile.dtypes import HEADER_DTYPE
 
 from openmm_density import DensityMap
-from openmm_density.errors import InputError
+from openmm_density.base.errors import InputError
 from openmm_density.maps.map_files import SITUS_VALUES_AT_ONCE
 
 from .test_density_map import TRICLINIC, orthogonalization, points_inside, random_data

@@ -9,7 +9,7 @@ import pytest
 from openmm import app, unit
 
 from openmm_density import DensityMap
-from openmm_density.errors import InputError
+from openmm_density.base.errors import InputError
 from openmm_density.maps.model_density import ModelDensity
 
 from .test_density_map import TRICLINIC, grid_points, orthogonalization

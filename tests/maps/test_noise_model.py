@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from openmm_density import DensityMap
-from openmm_density.errors import InputError
+from openmm_density.base.errors import InputError
 from openmm_density.maps.fourier import fourier_filtered
 from openmm_density.maps.noise_model import NoiseModel
 

@@ -10,7 +10,7 @@ import openmm
 import pytest
 from scipy.spatial.transform import Rotation
 
-from openmm_density.errors import InputError
+from openmm_density.base.errors import InputError
 from openmm_density.fitting.placement import Placement
 from openmm_density.models import Model, prepare, read_model
 from openmm_density.models.alternates import motions_with_residues, moved_with_residues

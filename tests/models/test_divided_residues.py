@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from openmm import app
 
-from openmm_density.chemistry.elements import is_hydrogen
 from openmm_density.models import Prepared, prepare, read_model
+from openmm_density.models.chemistry.elements import is_hydrogen
 from openmm_density.models.structure_files import write_pdb
 from openmm_density.models.trajectory_files import load_trajectory
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from openmm import app
 
-from openmm_density.errors import InputError
+from openmm_density.base.errors import InputError
 from openmm_density.models import prepare
 from openmm_density.models.force_field_xml import files_read, is_shipped, load_force_field
 from openmm_density.models.force_fields import FORCE_FIELDS, IMPLICIT_SOLVENTS, force_field_files

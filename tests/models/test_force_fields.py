@@ -9,7 +9,7 @@ import openmm
 import pytest
 from openmm import app, unit
 
-from openmm_density.errors import InputError
+from openmm_density.base.errors import InputError
 from openmm_density.fitting.solvation import solvated
 from openmm_density.models import Model, prepare
 from openmm_density.models.force_field_xml import load_force_field

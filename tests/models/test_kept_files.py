@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from openmm_density.errors import InputError
+from openmm_density.base.errors import InputError
 from openmm_density.extensions.ensemble.ensemble_files import write_ensemble_cif
 from openmm_density.fitting.placement import Placement
 from openmm_density.models import Model, prepare, read_model

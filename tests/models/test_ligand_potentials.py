@@ -10,7 +10,7 @@ import openmm
 import pytest
 from openmm import app, unit
 
-from openmm_density.errors import InputError
+from openmm_density.base.errors import InputError
 from openmm_density.models import prepare, read_model
 from openmm_density.models.preparation.ligand_terms import IDLE_SPRINGS, POTENTIAL, remove_inner_terms
 

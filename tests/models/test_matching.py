@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from openmm import app, unit
 
-from openmm_density.errors import InputError
+from openmm_density.base.errors import InputError
 from openmm_density.models import read_model
 from openmm_density.models.matching import ca_rmsd, match_alpha_carbons, match_ligands
 from openmm_density.models.trajectory_files import load_trajectory

@@ -9,8 +9,8 @@ import openmm
 import pytest
 from openmm import app, unit
 
-from openmm_density.chemistry.elements import is_hydrogen
 from openmm_density.models import prepare, read_model
+from openmm_density.models.chemistry.elements import is_hydrogen
 from openmm_density.models.preparation import missing_terms as module
 
 

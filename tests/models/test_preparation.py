@@ -9,9 +9,9 @@ import openmm
 import pytest
 from openmm import app, unit
 
-from openmm_density.chemistry.elements import is_hydrogen
-from openmm_density.errors import InputError
+from openmm_density.base.errors import InputError
 from openmm_density.models import Prepared, prepare
+from openmm_density.models.chemistry.elements import is_hydrogen
 from openmm_density.models.preparation import steps
 from openmm_density.models.structure_files import write_cif, write_pdb
 from openmm_density.models.structures import Model, read_model

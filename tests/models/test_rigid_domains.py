@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
+from openmm_density.extensions.series.result import Trace
 from openmm_density.models import read_model
 from openmm_density.models.rigid_domains import domain_motions, rigid_domains
-from openmm_density.series.result import Trace
 
 from ..small_models import ADK_CLOSED, ADK_OPEN
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from openmm import app, unit
 
-from openmm_density.errors import InputError
+from openmm_density.base.errors import InputError
 from openmm_density.fitting.placement import Placement
 from openmm_density.models import prepare, read_model
 from openmm_density.models.model import Link

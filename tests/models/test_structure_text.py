@@ -4,7 +4,7 @@ import gemmi
 import numpy as np
 import pytest
 
-from openmm_density.errors import InputError
+from openmm_density.base.errors import InputError
 from openmm_density.models import read_model
 from openmm_density.models.structure_files import write_pdb
 from openmm_density.models.trajectory_files import load_trajectory

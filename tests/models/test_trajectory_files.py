@@ -16,7 +16,7 @@ import mdtraj
 import numpy as np
 import pytest
 
-from openmm_density.errors import InputError
+from openmm_density.base.errors import InputError
 from openmm_density.models import read_model
 from openmm_density.models.trajectory_files import load_trajectory
 

@@ -9,8 +9,8 @@ import openmm
 import pytest
 from openmm import app, unit
 
-from openmm_density.chemistry.contacts import near_contacts
 from openmm_density.models import Model, read_model
+from openmm_density.models.chemistry.contacts import near_contacts
 from openmm_density.restraints.contacts import ContactRestraint
 
 from .single_forces import assert_forces_are_the_gradient, context_with, energy_at

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from openmm import Vec3, app, unit
 
-from openmm_density.errors import InputError
+from openmm_density.base.errors import InputError
 from openmm_density.models import Model, read_model
 from openmm_density.restraints import (
     DistanceRestraint,

@@ -17,10 +17,10 @@ import pytest
 import torch
 from openmm import app, unit
 
-from openmm_density.chemistry.planes import planarity_report
+from openmm_density.base.errors import InputError
 from openmm_density.energies.forces import BACKENDS, backend_problem, best_backend
-from openmm_density.errors import InputError
 from openmm_density.models import prepare, read_model
+from openmm_density.models.chemistry.planes import planarity_report
 from openmm_density.restraints import PlanarityRestraint
 
 from ..energies.contexts import context_of, energy_of, forces_of, system_of

@@ -12,8 +12,8 @@ import openmm
 import pytest
 from scipy.spatial import cKDTree
 
+from openmm_density.base.errors import InputError
 from openmm_density.energies.forces import backend_problem
-from openmm_density.errors import InputError
 from openmm_density.models import Model, read_model
 from openmm_density.restraints import RamachandranRestraint
 from openmm_density.validation.geometry import ramachandran

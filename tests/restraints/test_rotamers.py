@@ -9,9 +9,9 @@ import openmm
 import pytest
 from openmm import app
 
-from openmm_density.chemistry.torsions import torsion_angles
-from openmm_density.errors import InputError
+from openmm_density.base.errors import InputError
 from openmm_density.models import Model, read_model
+from openmm_density.models.chemistry.torsions import torsion_angles
 from openmm_density.restraints import ROTAMER_FORCE_CONSTANT, RotamerRestraint
 from openmm_density.validation.geometry import rotamer_deviations
 

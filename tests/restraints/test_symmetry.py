@@ -7,7 +7,7 @@ import openmm
 import pytest
 from openmm import app, unit
 
-from openmm_density.errors import InputError
+from openmm_density.base.errors import InputError
 from openmm_density.models import Model, read_model
 from openmm_density.restraints import SymmetryRestraint
 

@@ -8,10 +8,10 @@ import openmm
 import pytest
 from openmm import app
 
-from openmm_density.chemistry.stereocentres import IDEAL_IMPROPER, chiral_centres
-from openmm_density.chemistry.torsions import peptide_torsions, torsion_angles
-from openmm_density.errors import InputError
+from openmm_density.base.errors import InputError
 from openmm_density.models import Model, read_model
+from openmm_density.models.chemistry.stereocentres import IDEAL_IMPROPER, chiral_centres
+from openmm_density.models.chemistry.torsions import peptide_torsions, torsion_angles
 from openmm_density.restraints import (
     ChiralityRestraint,
     HydrogenBondRestraint,

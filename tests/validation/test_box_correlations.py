@@ -5,7 +5,7 @@ import pytest
 from openmm import app
 
 from openmm_density import DensityMap
-from openmm_density.errors import InputError
+from openmm_density.base.errors import InputError
 from openmm_density.models.structures import read_model
 from openmm_density.validation.box_correlations import box_correlations
 

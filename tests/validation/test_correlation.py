@@ -9,9 +9,9 @@ from openmm import app, unit
 from scipy.spatial.distance import cdist
 
 from openmm_density import DensityMap
-from openmm_density.errors import InputError
+from openmm_density.base.errors import InputError
+from openmm_density.base.units import positions_in_angstrom
 from openmm_density.models import read_model
-from openmm_density.units import positions_in_angstrom
 from openmm_density.validation.correlation import MapCorrelation, cc_mask, residue_correlations
 
 # Map, model, resolution and CC. What CC is, TestDefinition tells; whether these figures are right, those of the whole maps.

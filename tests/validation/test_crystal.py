@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from openmm_density import DensityMap
-from openmm_density.errors import InputError
+from openmm_density.base.errors import InputError
 from openmm_density.models.structures import read_model
 from openmm_density.validation.crystal import check_crystal
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from openmm_density import DensityMap, InputError
-from openmm_density.chemistry.planes import find_planes
 from openmm_density.cli import main
 from openmm_density.models import read_model
+from openmm_density.models.chemistry.planes import find_planes
 from openmm_density.validation.flatness import flat_ligands
 from openmm_density.validation.model_report import report
 

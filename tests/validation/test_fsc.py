@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from openmm_density import DensityMap
-from openmm_density.errors import InputError
+from openmm_density.base.errors import InputError
 from openmm_density.models import read_model
 from openmm_density.validation.fsc import (
     HALF_MAP_THRESHOLD,

@@ -8,11 +8,11 @@ import pytest
 from openmm import app, unit
 from scipy.spatial.transform import Rotation
 
-from openmm_density.chemistry.elements import is_hydrogen
-from openmm_density.chemistry.stereocentres import chiral_centres
-from openmm_density.chemistry.torsions import peptide_torsions
-from openmm_density.errors import InputError
+from openmm_density.base.errors import InputError
 from openmm_density.models import prepare
+from openmm_density.models.chemistry.elements import is_hydrogen
+from openmm_density.models.chemistry.stereocentres import chiral_centres
+from openmm_density.models.chemistry.torsions import peptide_torsions
 from openmm_density.models.structures import Model, read_model
 from openmm_density.validation.geometry import compare_geometry, geometry_report
 from tests.small_models import ADK_OPEN, fragment_lines, shaken, written

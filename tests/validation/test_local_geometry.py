@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from openmm import app
 
-from openmm_density.chemistry.planes import find_planes
 from openmm_density.models import Model, read_model
+from openmm_density.models.chemistry.planes import find_planes
 from openmm_density.validation.flatness import with_conjugated_systems
 from openmm_density.validation.local_geometry import LocalGeometry, Worse
 

@@ -7,7 +7,7 @@ import pytest
 from openmm import app, unit
 
 from openmm_density import DensityMap
-from openmm_density.errors import InputError
+from openmm_density.base.errors import InputError
 from openmm_density.models import read_model
 from openmm_density.validation.q_score import expected_q, q_scores
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ...fitting.flexible_fit import FlexibleFit
     from ...fitting.interrupts import Stop
     from ...fitting.protocols import Protocol
-    from ...html_report.blocks import Block
+    from ...report.blocks import Block
 
 _GROUP = "B factors and occupancies, in the end"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...chemistry.elements import is_hydrogen
 from ...fitting.extension import Told
 from ...fitting.fit_result import FitResult
 from ...fitting.written_atoms import input_b_factors
+from ...models.chemistry.elements import is_hydrogen
 
 _UNITS = {
     **dict.fromkeys(("b_factor", "b_factor_deviation", "mean_b_deviation"), "Å²"),

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...atomic_parameters import BFactorRefinement, BFactors, OccupancyRefinement
-from ...errors import InputError
+from ...base.errors import InputError
+from ...energies.atomic_parameters import BFactorRefinement, BFactors, OccupancyRefinement
 from ...fitting.fit_map import FitMap
 from ...fitting.fit_result import FitResult
 from ...fitting.protocols import Protocol

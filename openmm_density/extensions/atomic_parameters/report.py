@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...atomic_parameters.in_words import b_factors_in_words
-from ...html_report.blocks import Block, Plot, Table, Text
-from ...html_report.residue_plots import b_factor_figure
+from ...energies.atomic_parameters.in_words import b_factors_in_words
+from ...report.blocks import Block, Plot, Table, Text
+from ...report.residue_plots import b_factor_figure
 
 _REFINED = "B factors by residue, refined, with standard deviations (click on a residue to see it)"
 _KEPT = "B factors, as they were in the input: this fit does not refine them"

@@ -10,14 +10,14 @@ import numpy as np
 from openmm import app
 from scipy.spatial import cKDTree
 
-from ...chemistry.elements import is_hydrogen
-from ...chemistry.residues import residue_label
-from ...merging import CopiedParticles
+from ...base.wording import listing
 from ...models.alternates import motions_with_residues
+from ...models.chemistry.elements import is_hydrogen
+from ...models.chemistry.residues import residue_label
 from ...models.conformer_topology import FurtherConformers
+from ...models.merging import CopiedParticles
 from ...models.preparation import Prepared
 from ...models.superposition import superposition
-from ...wording import listing
 
 EXCLUSION_REACH = 8.0
 """Å up to which atoms of different conformers do not see each other, as in the System of one conformer."""

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from openmm import app
 
-from ...atomic_parameters import BFactorRefinement
-from ...atomic_parameters.masked_map import MaskedMap
-from ...atomic_parameters.scatterers import Mates, Scatterers
+from ...energies.atomic_parameters import BFactorRefinement
+from ...energies.atomic_parameters.masked_map import MaskedMap
+from ...energies.atomic_parameters.scatterers import Mates, Scatterers
 from ...fitting.fit_map import FitMap, scattering_of
 from ...models.conformer_topology import PlacedConformers
 from ...models.symmetry_operators import SymmetryOperators

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.spatial import cKDTree
 
-from ...chemistry.elements import is_hydrogen
-from ...errors import InputError, SimulationError
+from ...base.errors import InputError, SimulationError
+from ...base.units import ANGSTROM_PER_NANOMETER
+from ...base.wording import listing
 from ...fitting.engine import Engine
 from ...fitting.extension import Ending
 from ...fitting.fit_map import FitMap, scattering_of
@@ -20,18 +21,17 @@ from ...fitting.protocols import Protocol
 from ...fitting.run_state import RunState
 from ...fitting.stage_context import StageContext
 from ...fitting.written_atoms import placed_alternates, prepared_occupancies
+from ...models.chemistry.elements import is_hydrogen
 from ...models.conformer_topology import PlacedConformers
 from ...models.preparation import Prepared
 from ...models.symmetry_operators import SymmetryOperators
-from ...units import ANGSTROM_PER_NANOMETER
-from ...wording import listing
 from .copies import ConformerCopies, conformer_copies, heavy_atoms, where_given
 from .evidence import local_correlations
 from .fitted import FittedConformers, NotShown
 from .refinement import ConformerFit, of_conformers
 
 if TYPE_CHECKING:
-    from ...atomic_parameters import Occupancies
+    from ...energies.atomic_parameters import Occupancies
 
 FINEST = 2.5
 """Å: coarser maps do not tell conformers apart."""
@@ -183,7 +183,7 @@ def refined_occupancies(
     operators: SymmetryOperators | None = None,
 ) -> Occupancies:
     """Return the occupancies of conformers that the map shows, by names as in ``A LYS 45 B``; each group's have the sum 1."""
-    from ...atomic_parameters import OccupancyRefinement
+    from ...energies.atomic_parameters import OccupancyRefinement
 
     copies = of_solute(found.copies, solute)
     n = copies.n_atoms

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from ...base.wording import listing
 from ...fitting.extension import Told
 from ...fitting.fit_result import FitResult
 from ...fitting.output.doubt import Doubt, Place
-from ...wording import listing
 
 
 def conformers_told(result: FitResult) -> Told:

@@ -12,10 +12,9 @@ import numpy as np
 import openmm
 from openmm import unit
 
-from ...chemistry.elements import is_hydrogen
-from ...chemistry.torsions import torsion_angles
+from ...base.errors import SimulationError
+from ...base.units import ANGSTROM_PER_NANOMETER, positions_in_angstrom
 from ...energies.density_fit import DensityFit
-from ...errors import SimulationError
 from ...fitting.descent import descend
 from ...fitting.dynamics import set_temperature
 from ...fitting.engine import Engine
@@ -25,13 +24,14 @@ from ...fitting.platforms import make_context
 from ...fitting.protocols import Protocol, Stage
 from ...fitting.stability import is_blow_up
 from ...fitting.written_atoms import labels_of
+from ...models.chemistry.elements import is_hydrogen
+from ...models.chemistry.torsions import torsion_angles
 from ...models.preparation import Prepared
-from ...units import ANGSTROM_PER_NANOMETER, positions_in_angstrom
 from .copies import ConformerCopies, where_given
 from .fitted import FittedConformers
 
 if TYPE_CHECKING:
-    from ...atomic_parameters import Occupancies
+    from ...energies.atomic_parameters import Occupancies
 
 WIDTHS = (1.4, 1.0)
 """Of the atoms' Gaussians, in those of the map's resolution, in which the conformers are minimised one after the other: wide ones

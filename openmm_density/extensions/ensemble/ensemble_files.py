@@ -10,8 +10,8 @@ import gemmi
 import numpy as np
 from openmm import app
 
-from ...atomic_files import write_text
-from ...errors import InputError
+from ...base.atomic_files import write_text
+from ...base.errors import InputError
 from ...models.kept_files import atom_block
 from ...models.structure_files import document_of_models
 from ...models.written_structures import Header

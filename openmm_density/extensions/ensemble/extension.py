@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...errors import InputError, as_argument
+from ...base.errors import InputError, as_argument
 from ...fitting.extension import FitExtension, Option, Told, Unfinished
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ...fitting.flexible_fit import FlexibleFit
     from ...fitting.interrupts import Stop
     from ...fitting.protocols import Protocol
-    from ...html_report.blocks import Section
+    from ...report.blocks import Section
 
 _CANNOT_BE = (
     ("solvent", "water", "of one map cannot be in water: each would need a box of its own"),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from openmm import app
 
-from ...errors import InputError
+from ...base.errors import InputError
 from ...maps.density_map import DensityMap
 from ...maps.fourier import fourier_filtered
 from ...maps.half_maps import check_halves_of_map

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ...chemistry.residues import residue_label
+from ...base.units import ANGSTROM_PER_NANOMETER
+from ...base.wording import counted, listing
 from ...fitting.extension import Told
+from ...models.chemistry.residues import residue_label
 from ...models.preparation import Prepared
 from ...models.structure_files import prepared_header
-from ...units import ANGSTROM_PER_NANOMETER
-from ...wording import counted, listing
 from .ensemble_files import write_ensemble_cif
 from .search import EnsembleResult
 

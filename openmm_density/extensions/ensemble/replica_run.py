@@ -10,15 +10,15 @@ import numpy as np
 import openmm
 from openmm import unit
 
+from ...base.errors import SimulationError
+from ...base.units import ANGSTROM_PER_NANOMETER
 from ...energies.replica_weights import ROUNDS
-from ...errors import SimulationError
 from ...fitting.interrupts import Stop
 from ...fitting.ligands.watch import LOOK_INTERVAL
 from ...fitting.platforms import make_context, repeats_itself
 from ...fitting.protocols import Protocol, Stage
 from ...fitting.stability import is_blow_up
-from ...merging.displacements import closest_approach
-from ...units import ANGSTROM_PER_NANOMETER
+from ...models.merging.displacements import closest_approach
 from .replica_systems import ReplicaSystem, ReplicaSystems
 
 BLOCK = 1000

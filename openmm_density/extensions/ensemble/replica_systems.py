@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 import openmm
 
+from ...base.errors import InputError
+from ...base.units import ANGSTROM_PER_NANOMETER
 from ...energies.density_fit import DensityFit
 from ...energies.ensemble_fit import EnsembleFit
 from ...energies.forces import backend_problem
 from ...energies.form_factors import SIGMA_PER_RESOLUTION
-from ...errors import InputError
 from ...fitting.fit_systems import BLURS, DENSITY_GROUP, RESTRAINT_GROUP, FitSystems
 from ...fitting.ligands.watch import LigandWatch
 from ...fitting.protocols import Protocol, Stage
 from ...maps.density_map import DensityMap
-from ...merging import MergedSystem, displacements_apart, merge_systems
+from ...models.merging import MergedSystem, displacements_apart, merge_systems
 from ...models.preparation.ligand_terms import add_potentials, of_copies
 from ...restraints import make_restraints
-from ...units import ANGSTROM_PER_NANOMETER
 from .stages import RESTRAINTS
 
 FREE_SPACE = 5.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...html_report.blocks import Block, Plot, Section, Table, Text
-from ...html_report.residue_plots import fluctuation_figure
+from ...report.blocks import Block, Plot, Section, Table, Text
+from ...report.residue_plots import fluctuation_figure
 from .output import ensemble_in_words
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ...atomic_files import replacing
-from ...errors import InputError
+from ...base.atomic_files import replacing
+from ...base.errors import InputError
 from ...fitting.state_files import PLAIN, DamagedState, read_archive
 from .replica_run import ReplicaState
 

@@ -11,7 +11,8 @@ import numpy as np
 import openmm
 from openmm import unit
 
-from ...errors import InputError
+from ...base.errors import InputError
+from ...base.units import positions_in_angstrom
 from ...fitting.checkpoints import RunFolder
 from ...fitting.fit_result import FitResult
 from ...fitting.flexible_fit import FlexibleFit
@@ -19,7 +20,6 @@ from ...fitting.interrupts import Stop
 from ...fitting.platforms import make_context
 from ...fitting.protocols import Stage
 from ...maps.density_map import DensityMap
-from ...units import positions_in_angstrom
 from .crossing import best_pair, shared_out
 from .free_data import HALF_MAPS, Ensemble, FreeData, compare
 from .replica_run import ReplicaRun, ReplicaState

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ...fitting.protocols import Protocol
     from ...fitting.run_state import RunState
     from ...fitting.stage_context import StageContext
-    from ...html_report.blocks import Section
+    from ...report.blocks import Section
 
 
 class Exchange(FitExtension):
@@ -66,7 +66,7 @@ class Exchange(FitExtension):
 
     def sections(self, summary: Mapping[str, Any]) -> Sequence[Section]:
         """Return the section "Did replicas exchange?"."""
-        from ...html_report.blocks import Section, Text
+        from ...report.blocks import Section, Text
         from .output import exchanged_in_words
 
         said = exchanged_in_words(summary.get("exchange") or ())

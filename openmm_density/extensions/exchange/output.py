@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...errors import as_argument
+from ...base.errors import as_argument
 
 # Where fewer attempts are accepted than this part, models hardly move between these rungs.
 _RARE = 0.05

@@ -14,12 +14,12 @@ import numpy as np
 import openmm
 from openmm import app
 
-from ...distillation import Ligand
-from ...distillation.ligand_energy import LARGEST_BOUND
-from ...errors import InputError, as_argument
+from ...base.errors import InputError, as_argument
+from ...base.units import ANGSTROM_PER_NANOMETER
+from ...base.wording import listing, one_line
+from ...extensions.distillation import Ligand
+from ...extensions.distillation.ligand_energy import LARGEST_BOUND
 from ...models.ligand_potentials import OPENMM_ML
-from ...units import ANGSTROM_PER_NANOMETER
-from ...wording import listing, one_line
 
 INSTALL = "conda install -c conda-forge openmm-ml (or pip install openmmml, for the OpenMM that it asks for)"
 # Iterations in which a conformer comes to rest.

@@ -17,18 +17,18 @@ from openmm import app
 
 from openmm_density.kernels.compilation import cache_folder
 
-from ...chemistry.residues import residue_label
-from ...distillation import Ligand, LigandEnergy
-from ...distillation.accuracy import FORCE_LIMIT
-from ...errors import InputError, as_argument
+from ...base.errors import InputError, as_argument
+from ...base.units import ANGSTROM_PER_NANOMETER
+from ...base.wording import listing
+from ...extensions.distillation import Ligand, LigandEnergy
+from ...extensions.distillation.accuracy import FORCE_LIMIT
+from ...models.chemistry.residues import residue_label
 from ...models.ligand_hydrogens import CompleteMolecule
 from ...models.ligand_identity import HeavyAtoms, is_of, is_part_of, unlike
 from ...models.ligand_potentials import OPENMM_ML, XTB
 from ...models.ligands import dictionary_smiles
 from ...models.model import Model
 from ...models.preparation.ligand_residues import Ligands, check_names, ligands_of
-from ...units import ANGSTROM_PER_NANOMETER
-from ...wording import listing
 from ..locks import Waiting, held
 from .openmm_ml import OpenMMMLEnergy, check_name, openmm_ml_energy
 
@@ -264,7 +264,7 @@ def _made(name: str, ligand: Ligand, smiles: str, sources: LigandSources, say: S
     ):
         known = same_molecule(path)
         if known is None:
-            from ...distillation import distill, save
+            from ...extensions.distillation import distill, save
 
             # What the teacher said is kept until there is a potential: an interrupted distillation goes on from it.
             labels = path.with_suffix(".labels")
@@ -277,7 +277,7 @@ def _made(name: str, ligand: Ligand, smiles: str, sources: LigandSources, say: S
 
 def _charges(ligand: Ligand) -> np.ndarray:
     """Return partial charges of a molecule by GFN2-xTB."""
-    from ...distillation.labels import Labeller
+    from ...extensions.distillation.labels import Labeller
 
     labels = Labeller(ligand)(ligand.positions[None])
     if not np.isfinite(labels.energies[0]):
@@ -292,7 +292,7 @@ def _charges(ligand: Ligand) -> np.ndarray:
 
 def _molecule(name: str, smiles: str) -> Ligand:
     """Return the molecule that the SMILES of a residue is."""
-    from ...distillation.molecule import ligand_of, read_molecule
+    from ...extensions.distillation.molecule import ligand_of, read_molecule
 
     return ligand_of(read_molecule(name, smiles=smiles))
 

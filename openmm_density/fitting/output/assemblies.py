@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ...symmetry.assembly import AssemblySymmetry, clashes_with_copies, copied_topology
-from ...symmetry.assembly_file import write_assembly, write_expanded
+from ...extensions.symmetry.assembly import AssemblySymmetry, clashes_with_copies, copied_topology
+from ...extensions.symmetry.assembly_file import write_assembly, write_expanded
 from ..fit_result import FitResult
 from ..flexible_fit import FlexibleFit
 from .results import ASSEMBLY_FILES, FITTED

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from ...base.wording import listing
 from ...models.structures import Model
 from ...validation.mates import mate_contacts, worse_mate_contacts
-from ...wording import listing
 from ..fit_result import FitResult
 from ..flexible_fit import FlexibleFit
 from .doubt import Doubt, Place

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import as_argument, with_arguments
+from ...base.errors import as_argument, with_arguments
+from ...base.wording import listing
 from ...restraints import Violation
 from ...validation.correlation import LARGEST_PART_OUTSIDE, LOW_CORRELATION
 from ...validation.fsc import HALF_MAP_THRESHOLD, Crossing, half_map_doubt
 from ...validation.map_checks import Finding
 from ...validation.stretches import DoubtfulStretch
-from ...wording import listing
 from ..fit_result import FitResult
 from ..flexible_fit import FlexibleFit
 from ..half_maps import StrengthScan

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...wording import listing
+from ...base.wording import listing
 from ..final_strength import BOUND_WORDS
 from .agreement import Matched
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from ...atomic_files import atomic_write, remove_abandoned, write_text
-from ...deposition.diffraction import Crystal
-from ...errors import InputError
+from ...base.atomic_files import atomic_write, remove_abandoned, write_text
+from ...base.errors import InputError
+from ...base.wording import one_line
+from ...extensions.deposition.diffraction import Crystal
 from ...models.structure_files import pdb_limit, prepared_header, write_cif, write_model_cif, write_pdb
-from ...wording import one_line
 from ..checkpoints import RunFolder, remove_leftovers
 from ..extension import extensions
 from ..fit_result import FitResult, Written
@@ -50,7 +50,7 @@ class OutputFolder:
     resume : bool
         Whether an unfinished fit in it is to be continued.
     spellings : mapping of str to str
-        How the sentences of the summary write arguments, see `openmm_density.errors.InputError.spelled`: as Python does, unless
+        How the sentences of the summary write arguments, see `InputError.spelled`: as Python does, unless
         a command says how it does.
 
     Attributes
@@ -233,7 +233,7 @@ class OutputFolder:
         try:
             # As with the pictures: what it takes is loaded at the end.
             with fit.stopwatch.part("report"):
-                from ...html_report.page import write_page
+                from ...report.page import write_page
                 from .report import contents_of, fit_page
 
                 write_page(path, fit_page(contents_of(self.path, fit, result, summary)))

@@ -9,14 +9,14 @@ from typing import Any
 import gemmi
 import numpy as np
 
-from ...chemistry.elements import UNKNOWN
-from ...chemistry.planes import PlaneSet
+from ...base.wording import listing
+from ...models.chemistry.elements import UNKNOWN
+from ...models.chemistry.planes import PlaneSet
 from ...models.conformer_topology import PlacedConformers
 from ...models.model import Model
 from ...models.preparation import Prepared
 from ...validation.flatness import with_conjugated_systems
 from ...validation.local_geometry import LocalGeometry, Worse
-from ...wording import listing
 from ..fit_result import FitResult
 from ..written_atoms import labels_of, placed_alternates
 from .doubt import Doubt, Place

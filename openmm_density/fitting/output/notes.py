@@ -7,10 +7,10 @@ from typing import Any
 
 from openmm import app
 
-from ...chemistry.elements import is_hydrogen
+from ...base.units import ANGSTROM_PER_NANOMETER
+from ...base.wording import listing
 from ...energies.calibration import STRENGTH_BOUNDS
-from ...units import ANGSTROM_PER_NANOMETER
-from ...wording import listing
+from ...models.chemistry.elements import is_hydrogen
 from ..final_strength import BOUND_WORDS, LEAST
 from ..fit_result import FitResult
 from ..flexible_fit import FlexibleFit

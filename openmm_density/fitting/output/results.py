@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ...errors import InputError, as_argument
+from ...base.errors import InputError, as_argument
 from ..extension import extensions
 
 UNFINISHED = "unfinished"

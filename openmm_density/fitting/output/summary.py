@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from ...atomic_files import write_text
-from ...chemistry.pierced_rings import pierced_rings
-from ...chemistry.planes import find_planes, planarity_report
-from ...errors import with_arguments
-from ...plugins import installed_version, openmm_torch_versions
+from ...base.atomic_files import write_text
+from ...base.errors import with_arguments
+from ...base.plugins import installed_version, openmm_torch_versions
+from ...base.stopwatch import Stopwatch, in_order
+from ...base.units import ANGSTROM_PER_NANOMETER
+from ...models.chemistry.pierced_rings import pierced_rings
+from ...models.chemistry.planes import find_planes, planarity_report
 from ...restraints import Violation, find_violations
-from ...stopwatch import Stopwatch, in_order
-from ...units import ANGSTROM_PER_NANOMETER
 from ...validation.density_level import density_level
 from ...validation.flatness import flat_ligands
 from ...validation.geometry import compare_geometry, geometry_report

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from ...atomic_files import write_text
-from ...chemistry.elements import is_hydrogen
-from ...deposition.cif_categories import add_refinement
-from ...deposition.diffraction import Crystal, crystal_of
-from ...deposition.figures import FiguresOfModel, deposition_figures
-from ...deposition.table import Symmetric, TableInput, table_one
+from ...base.atomic_files import write_text
+from ...base.wording import one_line
+from ...extensions.deposition.cif_categories import add_refinement
+from ...extensions.deposition.diffraction import Crystal, crystal_of
+from ...extensions.deposition.figures import FiguresOfModel, deposition_figures
+from ...extensions.deposition.table import Symmetric, TableInput, table_one
+from ...models.chemistry.elements import is_hydrogen
 from ...validation.all_atom_contacts import contacts_of_prepared
 from ...validation.fsc import ShellCorrelation
-from ...wording import one_line
 from ..fit_result import FitResult
 from ..flexible_fit import FlexibleFit
 from ..written_atoms import input_b_factors, input_occupancies

@@ -10,17 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from ...atomic_files import write_text
-from ...deposition.diffraction import Crystal, crystal_of
-from ...deposition.figures import FiguresOfModel, deposition_figures
-from ...deposition.table import Symmetric, TableInput, table_one
+from ...base.atomic_files import write_text
+from ...base.wording import one_line
+from ...extensions.deposition.diffraction import Crystal, crystal_of
+from ...extensions.deposition.figures import FiguresOfModel, deposition_figures
+from ...extensions.deposition.table import Symmetric, TableInput, table_one
 from ...maps.density_map import DensityMap
 from ...models.model import Model
 from ...models.preparation import prepare
 from ...models.structure_files import write_model_cif
 from ...validation.all_atom_contacts import AllAtomContacts, contacts_of_prepared
 from ...validation.geometry import geometry_report
-from ...wording import one_line
 from .summary import versions
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...errors import InputError
-from ...units import resolution_in_angstrom, takes_units
+from ...base.errors import InputError
+from ...base.units import resolution_in_angstrom, takes_units
 from .protocol import Protocol
 from .protocol_file import read_protocol
 from .stage import DEFAULT_STAGE_RESTRAINTS, Stage, checked_restraints

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ...errors import InputError
+from ...base.errors import InputError
 
 
 def is_number(value: Any) -> bool:

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...atomic_files import write_text
-from ...errors import InputError
-from ...units import takes_units
+from ...base.atomic_files import write_text
+from ...base.errors import InputError
+from ...base.units import takes_units
 from .numbers import check_choice, check_count, check_flag, check_number, is_number
 from .stage import DEFAULT_STAGE_RESTRAINTS, HIGHEST_TEMPERATURE, Stage, checked_restraints, too_hot
 
@@ -82,7 +82,7 @@ class Protocol:
         Whether a fit adds a final stage where there is none, see `finishing`.
     b_factors : {"off", "auto", "atom", "residue", "group"}
         Whether B factors are refined in the end, and what has one of its own; see
-        `openmm_density.atomic_parameters.BFactorRefinement`. With "off" the model keeps those of its file.
+        `openmm_density.energies.atomic_parameters.BFactorRefinement`. With "off" the model keeps those of its file.
     occupancies : str
         Whose occupancies are refined in the end: "ligands", "waters", "side-chains" or several, separated by commas; or "off".
     conformers : {"major", "auto", "both"}

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...atomic_files import read_file
-from ...errors import InputError, as_argument
-from ...wording import one_line
+from ...base.atomic_files import read_file
+from ...base.errors import InputError, as_argument
+from ...base.wording import one_line
 from .protocol import Protocol
 from .stage import Stage, check_name
 

@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...errors import InputError, as_argument
+from ...base.errors import InputError, as_argument
+from ...base.units import takes_units
 from ...restraints.names import RESTRAINT_NAMES
-from ...units import takes_units
 from .numbers import check_count, check_flag, check_number, number_pair
 
 DEFAULT_STAGE_RESTRAINTS = ("cis", "chirality", "ramachandran", "planarity", "water")
@@ -55,7 +55,7 @@ class Stage:
         Whether side chains are put into the rotamers that fit best before the stage begins, see
         `openmm_density.fitting.rebuilding.rotamer_search.RotamerSearch`.
     exchange : bool
-        Whether replicas on a ladder exchange, see `openmm_density.replica_exchange`: from the begin to the end of strength and
+        Whether replicas on a ladder exchange, see `ReplicaExchange`: from the begin to the end of strength and
         temperature, both geometrically, each for all steps of the stage. The best of them goes on.
     final : bool
         Whether the stage, one of the last, runs at the final strength, of which its ``strength`` are then parts, and with a stiff

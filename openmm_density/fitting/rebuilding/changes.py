@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ...errors import as_argument
-from ...wording import listing
+from ...base.errors import as_argument
+from ...base.wording import listing
 
 # So many are named in a line, those that gain most.
 _NAMED = 4

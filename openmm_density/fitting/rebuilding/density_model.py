@@ -8,9 +8,9 @@ import numpy as np
 from scipy import ndimage
 from scipy.spatial import cKDTree
 
-from ...chemistry.backbone import BACKBONE
 from ...energies.density_fit import DensityFit
 from ...maps.density_map import DensityMap
+from ...models.chemistry.backbone import BACKBONE
 from .molecule import Molecule
 from .surrounding_mates import SurroundingMates
 

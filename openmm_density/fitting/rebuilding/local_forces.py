@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import openmm
 
-from ...chemistry.contacts import BONDS_APART
-from ...units import ANGSTROM_PER_NANOMETER
+from ...base.units import ANGSTROM_PER_NANOMETER
+from ...models.chemistry.contacts import BONDS_APART
 from .density_model import DensityModel
 from .local_terms import ALLOWANCE, OVERLAP, REPULSION, Surroundings, cutoff
 

@@ -11,8 +11,8 @@ import openmm
 from openmm import app
 from scipy.spatial import cKDTree
 
+from ...base.units import ANGSTROM_PER_NANOMETER
 from ...restraints import Restraint, make_restraints
-from ...units import ANGSTROM_PER_NANOMETER
 from ..descent import descend
 from ..stability import Safeguard, Unstable, hottest_bearable
 from . import local_forces

@@ -10,12 +10,12 @@ from scipy import sparse
 
 from openmm_density.kernels.local_dynamics import LocalTerms, MapTerms, PairTerms, SplineMap, Terms
 
-from ...chemistry.contacts import BONDS_APART, CLASH_OVERLAP, HYDROGEN_BOND_ALLOWANCE
+from ...base.units import ANGSTROM_PER_NANOMETER
+from ...models.chemistry.contacts import BONDS_APART, CLASH_OVERLAP, HYDROGEN_BOND_ALLOWANCE
 from ...restraints import Restraint
 from ...restraints.contacts import CONTACT_FORCE_CONSTANT, CONTACT_MARGIN
 from ...restraints.ramachandran import RamachandranRestraint
 from ...restraints.torsions import TorsionRestraint
-from ...units import ANGSTROM_PER_NANOMETER
 from .bonded_terms import BondedTerms
 from .density_model import DensityModel
 from .molecule import Molecule

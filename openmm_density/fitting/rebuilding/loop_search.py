@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...chemistry.backbone import atoms_by_name
-from ...chemistry.secondary_structure import HydrogenBonds
+from ...models.chemistry.backbone import atoms_by_name
+from ...models.chemistry.secondary_structure import HydrogenBonds
 from .density_model import DensityModel
 from .molecule import Molecule
 from .peptide_search import FLANK, FlipTrial, Peptide, PeptideSearch, turned_about

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from openmm import app
 
-from ...chemistry.contacts import contact_radii
-from ...chemistry.elements import is_hydrogen, is_metal
+from ...models.chemistry.contacts import contact_radii
+from ...models.chemistry.elements import is_hydrogen, is_metal
 
 
 class Molecule:

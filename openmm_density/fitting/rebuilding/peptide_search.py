@@ -9,9 +9,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from ...chemistry.backbone import atoms_by_name
-from ...chemistry.secondary_structure import HydrogenBonds
-from ...chemistry.torsions import torsion_angles
+from ...models.chemistry.backbone import atoms_by_name
+from ...models.chemistry.secondary_structure import HydrogenBonds
+from ...models.chemistry.torsions import torsion_angles
 from .density_model import DensityEnergySlopes, DensityModel
 from .molecule import Molecule
 from .register_search import RegisterSearch, Stretch

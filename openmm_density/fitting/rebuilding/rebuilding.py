@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 import numpy as np
 from openmm import app
 
-from ...chemistry.residues import residue_label
-from ...chemistry.secondary_structure import HydrogenBonds
+from ...base.stopwatch import counted
 from ...energies.density_fit import DensityFit
+from ...models.chemistry.residues import residue_label
+from ...models.chemistry.secondary_structure import HydrogenBonds
 from ...models.preparation import Prepared
-from ...stopwatch import counted
 from ...validation.correlation import MapCorrelation
 from ..interrupts import Deadline, Stop, StopRequest
 from .bonded_terms import BondedTerms

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 from openmm import app
 
-from ...chemistry.backbone import atoms_by_name, peptide_bonds
+from ...models.chemistry.backbone import atoms_by_name, peptide_bonds
 
 FLANK = 4
 """Residues at either end of a shifted stretch over which the shift falls off to none."""

@@ -9,7 +9,7 @@ import numpy as np
 from openmm import app
 from scipy.spatial import cKDTree
 
-from ...chemistry.backbone import BACKBONE, atoms_by_name
+from ...models.chemistry.backbone import BACKBONE, atoms_by_name
 from ..interrupts import StopRequest
 from .density_model import DensityModel
 from .register_search import LONGEST, RegisterSearch, Stretch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...chemistry.contacts import HYDROGEN_BOND_ALLOWANCE
+from ...models.chemistry.contacts import HYDROGEN_BOND_ALLOWANCE
 from .density_model import DensityModel
 from .molecule import Molecule
 from .side_chains import SideChain

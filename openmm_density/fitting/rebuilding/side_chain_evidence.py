@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from openmm import app
 
-from ...chemistry.backbone import BACKBONE, NamedAtoms, atoms_by_name
 from ...maps.density_map import DensityMap
+from ...models.chemistry.backbone import BACKBONE, NamedAtoms, atoms_by_name
 
 AMINO_ACIDS = (
     *("ALA", "ARG", "ASN", "ASP", "CYS", "GLN", "GLU", "GLY", "HIS", "ILE"),

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
-from ...chemistry.contacts import HYDROGEN_BOND_ALLOWANCE
+from ...models.chemistry.contacts import HYDROGEN_BOND_ALLOWANCE
 from .density_model import DensityModel
 from .molecule import Molecule
 from .register_search import RegisterSearch, Stretch

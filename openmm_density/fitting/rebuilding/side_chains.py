@@ -8,9 +8,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from openmm import app
 
-from ...chemistry.backbone import BACKBONE
-from ...chemistry.side_chains import LARGEST_DEVIATION, PLANAR_ENDS, SIDE_CHAINS, STAGGERED, SYMMETRIC_ENDS
-from ...chemistry.torsions import torsion_angles
+from ...models.chemistry.backbone import BACKBONE
+from ...models.chemistry.side_chains import (
+    LARGEST_DEVIATION,
+    PLANAR_ENDS,
+    SIDE_CHAINS,
+    STAGGERED,
+    SYMMETRIC_ENDS,
+)
+from ...models.chemistry.torsions import torsion_angles
 from .molecule import Molecule
 
 # Degrees. About a bond to a planar group torsions take any value, and that of arginine three.

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...chemistry.elements import is_hydrogen
+from ...models.chemistry.elements import is_hydrogen
 from ..stability import Unstable
 from .bonded_terms import BondedTerms
 from .density_model import DensityModel

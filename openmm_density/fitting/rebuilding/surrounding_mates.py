@@ -8,9 +8,9 @@ import numpy as np
 from openmm import app
 from scipy.spatial import cKDTree
 
-from ...chemistry.elements import is_hydrogen
 from ...energies.contact_images import contact_images
 from ...energies.mate_contacts import LONGEST_LINK, with_inverses
+from ...models.chemistry.elements import is_hydrogen
 from ...models.symmetry_operators import SPECIAL_POSITION, SymmetryOperators
 
 REACH = 12.0

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...stopwatch import counted
+from ...base.stopwatch import counted
 from ..interrupts import StopRequest
 from . import stretch_trial
 from .evidence_search import ENERGY_PER_NAT, LEAST_GAIN, Moved, Progress

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...errors import SimulationError
+from ...base.errors import SimulationError
 from ..interrupts import Stop
 from ..worker_process import Shared, WorkerProcess, available_cores, kill_all
 from .stretch_trial import PLACES_KEPT, Built, StretchTrial, Task, TrialPlace, TrialTools

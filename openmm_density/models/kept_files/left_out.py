@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import gemmi
 
-from ...wording import counted, listing
+from ...base.wording import counted, listing
 from ..metadata import remark_number
 from .cif_atoms import DISPLACED
 from .pdb_lines import COORDINATES

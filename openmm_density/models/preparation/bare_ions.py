@@ -7,8 +7,8 @@ import openmm
 from openmm import app
 from scipy.spatial import cKDTree
 
-from ...chemistry.elements import covalent_radius, is_metal
 from ..bonds import COORDINATING, METAL_BOND_SLACK
+from ..chemistry.elements import covalent_radius, is_metal
 
 WHOLE_SHELL = 4
 """Atoms that a metal ion has around it at least."""

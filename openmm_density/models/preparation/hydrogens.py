@@ -10,8 +10,8 @@ import numpy as np
 import openmm
 from openmm import app, unit
 
-from ...chemistry.elements import is_hydrogen, is_metal
-from ...chemistry.residue_names import standard_residue_names
+from ..chemistry.elements import is_hydrogen, is_metal
+from ..chemistry.residue_names import standard_residue_names
 from ..structures import Model
 from .prepared import PreparationReport
 from .work_residues import Link, WorkAtom, WorkResidue, opposite, positions_of, topology_of

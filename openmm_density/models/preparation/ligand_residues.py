@@ -10,11 +10,11 @@ from typing import Protocol
 import numpy as np
 from openmm import app
 
-from ...chemistry.elements import is_metal
-from ...chemistry.residue_names import standard_residue_names
-from ...chemistry.residues import residue_label
-from ...errors import InputError, as_argument
-from ...wording import listing
+from ...base.errors import InputError, as_argument
+from ...base.wording import listing
+from ..chemistry.elements import is_metal
+from ..chemistry.residue_names import standard_residue_names
+from ..chemistry.residues import residue_label
 from ..force_fields import RIGID, check_ligands
 from ..ligand_hydrogens import BuiltHydrogen, CompleteMolecule
 from ..ligand_identity import handedness, unlike

@@ -11,7 +11,7 @@ import openmm
 from openmm import app
 from scipy.spatial import cKDTree
 
-from ...chemistry.elements import covalent_radius, is_metal
+from ..chemistry.elements import covalent_radius, is_metal
 from ..ligand_potentials import PlacedPotential
 
 IDLE_SPRINGS = "HeldLigands"

@@ -12,9 +12,9 @@ import numpy as np
 import openmm
 from openmm import app
 
-from ...chemistry.elements import covalent_radius
-from ...chemistry.ideal_geometry import angles_at, bond_angles, ideal_values, lengths_of
-from ...chemistry.topologies import bonded_pairs
+from ..chemistry.elements import covalent_radius
+from ..chemistry.ideal_geometry import angles_at, bond_angles, ideal_values, lengths_of
+from ..chemistry.topologies import bonded_pairs
 from .ligand_terms import BOND_LENGTHS
 
 BOND_STIFFNESS, ANGLE_STIFFNESS = 2.5e5, 500.0

@@ -14,12 +14,12 @@ import openmm
 from openmm import app, unit
 from scipy.spatial import cKDTree
 
-from ...chemistry.elements import covalent_radius, is_hydrogen, is_metal
-from ...chemistry.ideal_geometry import bond_angles, heavy_bonds
-from ...chemistry.residues import atom_label
-from ...errors import InputError
-from ...units import positions_in_angstrom, takes_units
-from ...wording import one_line
+from ...base.errors import InputError
+from ...base.units import positions_in_angstrom, takes_units
+from ...base.wording import one_line
+from ..chemistry.elements import covalent_radius, is_hydrogen, is_metal
+from ..chemistry.ideal_geometry import bond_angles, heavy_bonds
+from ..chemistry.residues import atom_label
 from ..ligand_potentials import PlacedPotential
 from ..structures import Model
 from ..superposition import superposition

@@ -26,10 +26,10 @@ import numpy as np
 import openmm
 from openmm import app
 
-from ...chemistry.elements import is_hydrogen
-from ...chemistry.residues import named_atoms, residue_label
-from ...errors import InputError
-from ...wording import counted, listing, one_line
+from ...base.errors import InputError
+from ...base.wording import counted, listing, one_line
+from ..chemistry.elements import is_hydrogen
+from ..chemistry.residues import named_atoms, residue_label
 from ..force_field_xml import load_force_field
 from ..force_fields import force_field_files
 from ..ligand_potentials import InternalPotential, PotentialParameters
@@ -90,7 +90,7 @@ def prepare(
     allow_scripts : bool
         Whether force field files that are not OpenMM's own may run the Python code that they hold, with all that you may do.
     ligand_potentials : mapping of str to InternalPotential, optional
-        By residue name, such as `openmm_density.distillation.LigandEnergy`. Ligands without one are kept rigid.
+        By residue name, such as `openmm_density.extensions.distillation.LigandEnergy`. Ligands without one are kept rigid.
     completed : Model, optional
         The same model as an earlier preparation completed it, such as ``fitted.cif`` of a fit beside its ``fitted.pdb``: its
         protonation is kept, and what it built stands where it was.

@@ -12,10 +12,10 @@ import gemmi
 import numpy as np
 from openmm import app
 
-from ...chemistry.elements import is_hydrogen
-from ...chemistry.residues import residue_label
-from ...errors import InputError
-from ...wording import one_line
+from ...base.errors import InputError
+from ...base.wording import one_line
+from ..chemistry.elements import is_hydrogen
+from ..chemistry.residues import residue_label
 from ..ligand_potentials import AtomType, define_types, sphere_of_element
 from .prepared import PreparationReport, bonded_atoms
 from .work_residues import WorkResidue

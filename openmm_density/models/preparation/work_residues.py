@@ -11,10 +11,10 @@ import numpy as np
 import openmm
 from openmm import app, unit
 
-from ...chemistry.elements import is_hydrogen, is_metal, openmm_element
-from ...chemistry.residue_names import is_standard_polymer, standard_residue_names
-from ...chemistry.residues import named_atoms, residue_label
-from ...errors import InputError
+from ...base.errors import InputError
+from ..chemistry.elements import is_hydrogen, is_metal, openmm_element
+from ..chemistry.residue_names import is_standard_polymer, standard_residue_names
+from ..chemistry.residues import named_atoms, residue_label
 from ..structures import (
     BACKBONE_BONDS,
     NEIGHBOUR_BACKBONE_BOND,

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...base.units import positions_in_angstrom, resolution_in_angstrom, takes_units
 from ...maps.density_map import DensityMap
-from ...units import positions_in_angstrom, resolution_in_angstrom, takes_units
 from .box import check_box, check_units
 from .contrast import check_contrast
 from .detail import check_detail

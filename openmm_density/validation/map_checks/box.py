@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...errors import InputError, as_argument
+from ...base.errors import InputError, as_argument
 from ...maps.checks import widest_side
 from ...maps.density_map import DensityMap
 from .coverage import IN_DENSITY, coverage, densest, sampled

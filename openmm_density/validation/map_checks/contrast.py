@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...errors import as_argument
+from ...base.errors import as_argument
 from ...maps.density_map import DensityMap
 from .coverage import IN_DENSITY, coverage, sampled
 from .findings import Finding, MapChecks

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import fft
 
-from ...errors import InputError, as_argument
+from ...base.errors import InputError, as_argument
 from ...maps.density_map import DensityMap
 from ..fsc import MODEL_THRESHOLD, model_fsc
 from .findings import Finding, MapChecks

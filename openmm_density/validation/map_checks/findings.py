@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import InputError
+from ...base.errors import InputError
 
 ORDER = ("contrast", "box", "resolution", "place", "voxel_size", "handedness", "stretching")
 """Of the checks: what a later one finds may come of what an earlier one does, as a wrong voxel size of a wrong resolution."""

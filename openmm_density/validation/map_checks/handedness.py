@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...errors import as_argument
+from ...base.errors import as_argument
 from .findings import Finding, MapChecks
 from .place import RigidPlace
 from .subject import Subject

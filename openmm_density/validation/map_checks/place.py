@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from ...errors import as_argument
+from ...base.errors import as_argument
 from ...maps.density_map import DensityMap
 from .coverage import IN_DENSITY, coverage
 from .findings import Finding, MapChecks

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy import optimize
 
-from ...errors import InputError, as_argument
+from ...base.errors import InputError, as_argument
 from ...maps.density_map import DensityMap
 from ..correlation import MapCorrelation
 from .detail import FACTOR

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.spatial import cKDTree
 
-from ...errors import as_argument
-from ...units import takes_units
+from ...base.errors import as_argument
+from ...base.units import takes_units
 from .findings import Finding, MapChecks
 
 if TYPE_CHECKING:

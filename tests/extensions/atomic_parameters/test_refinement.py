@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from openmm_density.errors import InputError
+from openmm_density.base.errors import InputError
 from openmm_density.extensions.atomic_parameters.refinement import with_refined_atoms
 from openmm_density.fitting.written_atoms import input_occupancies
 

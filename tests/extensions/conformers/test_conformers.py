@@ -9,7 +9,7 @@ import gemmi
 import numpy as np
 import pytest
 
-from openmm_density.atomic_parameters import BFactorRefinement
+from openmm_density.energies.atomic_parameters import BFactorRefinement
 from openmm_density.extensions.conformers import FittedConformers, kept_conformers
 from openmm_density.extensions.conformers.copies import conformer_copies
 from openmm_density.extensions.conformers.last_stage import (

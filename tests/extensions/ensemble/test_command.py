@@ -9,7 +9,7 @@ import gemmi
 import pytest
 
 from openmm_density import DensityMap
-from openmm_density.errors import InputError
+from openmm_density.base.errors import InputError
 from openmm_density.extensions.ensemble import search
 
 from ...cli.commands import run

@@ -7,7 +7,7 @@ import mdtraj
 import numpy as np
 import pytest
 
-from openmm_density.errors import InputError
+from openmm_density.base.errors import InputError
 from openmm_density.extensions.ensemble.ensemble_files import write_ensemble_cif
 
 from ...fragments import fragment

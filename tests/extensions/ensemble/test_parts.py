@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from openmm_density import DensityFit, DensityMap, EnsembleFit
-from openmm_density.errors import InputError
+from openmm_density.base.errors import InputError
 from openmm_density.extensions.ensemble.crossing import best_pair, moving_parts, shared_out
 from openmm_density.extensions.ensemble.free_data import Ensemble, FreeData, compare
 from openmm_density.extensions.ensemble.replica_run import ReplicaState

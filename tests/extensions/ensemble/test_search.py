@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from openmm_density import DensityMap
-from openmm_density.errors import InputError
+from openmm_density.base.errors import InputError
 from openmm_density.extensions.ensemble import EnsembleSearch
 from openmm_density.extensions.ensemble.replica_run import BlownUp, ReplicaRun
 from openmm_density.extensions.ensemble.replica_systems import Copies, ReplicaSystems

@@ -9,13 +9,13 @@ import numpy as np
 import openmm
 import pytest
 
-from openmm_density.errors import InputError, SimulationError
+from openmm_density.base.errors import InputError, SimulationError
 from openmm_density.extensions.exchange import replica_stage
 from openmm_density.extensions.exchange.replica_stage import ReplicaLost, ReplicaStage
+from openmm_density.extensions.replica_exchange import LeftDensity, ReplicaExchange
 from openmm_density.fitting import FlexibleFit, RunFolder, find_protocol
 from openmm_density.fitting.protocols import Protocol, Stage
 from openmm_density.fitting.stability import Unstable
-from openmm_density.replica_exchange import LeftDensity, ReplicaExchange
 
 from ...fitting.left_behind import kept_at
 from ...fragments import RESOLUTION, fragment, map_of

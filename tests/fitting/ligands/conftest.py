@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from openmm_density.distillation import Accuracy, Ligand, LigandPotential, Teacher
+from openmm_density.extensions.distillation import Accuracy, Ligand, LigandPotential, Teacher
 from openmm_density.models import Model, read_model
 
 from ...fragments import write_fragment

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from openmm_density import DensityMap
-from openmm_density.distillation import LigandEnergy
-from openmm_density.errors import InputError
+from openmm_density.base.errors import InputError
+from openmm_density.extensions.distillation import LigandEnergy
 from openmm_density.extensions.ensemble.replica_run import ReplicaRun
 from openmm_density.extensions.ensemble.replica_systems import Copies, ReplicaSystems
 from openmm_density.extensions.ensemble.saved_search import SearchState, load_search, save_search
@@ -30,7 +30,7 @@ RESOLUTION = 5.0
 @pytest.fixture(scope="module")
 def files(agreed, unsure, tmp_path_factory):
     """Return the files of a potential that knows all geometries, and of one that knows none."""
-    from openmm_density.distillation import save
+    from openmm_density.extensions.distillation import save
 
     folder = tmp_path_factory.mktemp("potentials")
     for name, potential in {"agreed": agreed, "unsure": unsure}.items():

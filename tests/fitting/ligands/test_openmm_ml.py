@@ -11,8 +11,8 @@ import openmm
 import pytest
 from openmm import app
 
-from openmm_density.distillation import labels
-from openmm_density.errors import InputError
+from openmm_density.base.errors import InputError
+from openmm_density.extensions.distillation import labels
 from openmm_density.fitting.ligands import potentials
 from openmm_density.fitting.ligands.openmm_ml import check_name
 from openmm_density.fitting.ligands.potentials import LigandSources, find_potentials

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 from openmm import app
 
-from openmm_density.errors import InputError
+from openmm_density.base.errors import InputError
+from openmm_density.base.program_process import environment_of
 from openmm_density.fitting.ligands import potentials
 from openmm_density.fitting.ligands.potentials import LigandSources, find_potentials
 from openmm_density.models import prepare, read_model
-from openmm_density.program_process import environment_of
 
 from ...models.test_ligands import SMILES
 from .conftest import write_model
@@ -34,7 +34,7 @@ def forcefield():
 
 @pytest.fixture
 def acetamide_file(agreed, tmp_path):
-    from openmm_density.distillation import save
+    from openmm_density.extensions.distillation import save
 
     save(tmp_path / "acm.safetensors", agreed)
     return tmp_path / "acm.safetensors"
@@ -52,7 +52,7 @@ def distilled(agreed, tmp_path, monkeypatch):
         return SimpleNamespace(potential=agreed)
 
     monkeypatch.setenv("OPENMM_DENSITY_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("openmm_density.distillation.distill", distill, raising=False)
+    monkeypatch.setattr("openmm_density.extensions.distillation.distill", distill, raising=False)
     ligand = replace(agreed.ligand, smiles=SMILES)
     monkeypatch.setattr(potentials, "_molecule", lambda name, smiles: ligand)
     return asked
@@ -90,7 +90,7 @@ def test_the_cache_tells_molecules_and_charges_apart_but_not_residue_names(agree
 def test_ligands_whose_bonds_are_not_known_stay_rigid_and_are_named(
     forcefield, acetamide_file, agreed, tmp_path
 ):
-    from openmm_density.distillation import save
+    from openmm_density.extensions.distillation import save
 
     place = np.array([40.0, 0.0, 20.0])
     other = write_model(
@@ -106,7 +106,7 @@ def test_ligands_whose_bonds_are_not_known_stay_rigid_and_are_named(
 @pytest.fixture
 def anion_file(agreed, tmp_path):
     """Return the file of a molecule that has the heavy atoms and bonds of acetamide."""
-    from openmm_density.distillation import save
+    from openmm_density.extensions.distillation import save
 
     save(tmp_path / "anion.safetensors", replace(agreed, ligand=replace(agreed.ligand, smiles="CC([NH-])=O")))
     return tmp_path / "anion.safetensors"
@@ -162,7 +162,7 @@ def test_what_is_wrong_with_a_smiles_is_told_before_any_is_distilled(
     ],
 )
 def test_what_can_have_no_potential_is_told(model, forcefield, agreed, tmp_path, sources, said):
-    from openmm_density.distillation import save
+    from openmm_density.extensions.distillation import save
 
     if sources.files:
         bonds = agreed.ligand.bonds
@@ -214,7 +214,7 @@ def test_a_file_and_a_smiles_that_contradict_one_another_are_refused(
 
 
 def test_a_solvent_that_is_counted_twice_is_told(model, forcefield, agreed, tmp_path):
-    from openmm_density.distillation import save
+    from openmm_density.extensions.distillation import save
 
     path = tmp_path / "wet.safetensors"
     save(path, replace(agreed, teacher=replace(agreed.teacher, solvent="water")))
@@ -296,7 +296,7 @@ def test_a_process_that_is_killed_leaves_the_making_to_the_next(tmp_path):
 
 
 def test_a_file_is_read_once(model, forcefield, acetamide_file, agreed, monkeypatch):
-    from openmm_density.distillation import ligand_energy, save
+    from openmm_density.extensions.distillation import ligand_energy, save
 
     read = []
     load = ligand_energy.load

@@ -8,8 +8,8 @@ import numpy as np
 import openmm
 import pytest
 
-from openmm_density.distillation import LigandEnergy
-from openmm_density.errors import InputError
+from openmm_density.base.errors import InputError
+from openmm_density.extensions.distillation import LigandEnergy
 from openmm_density.fitting.ligands.watch import HELD_STEPS, LigandWatch, check_same_potentials
 from openmm_density.models import prepare
 

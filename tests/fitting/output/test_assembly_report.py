@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from openmm_density import DensityMap
+from openmm_density.extensions.symmetry import point_group
+from openmm_density.extensions.symmetry.assembly import copied_topology
 from openmm_density.fitting.output.report.assembly import assembly_card, shown_copies
-from openmm_density.html_report.shown_model import ShownModel
-from openmm_density.html_report.structures import drawn_models
-from openmm_density.html_report.surfaces import surfaces
-from openmm_density.symmetry import point_group
-from openmm_density.symmetry.assembly import copied_topology
+from openmm_density.report.shown_model import ShownModel
+from openmm_density.report.structures import drawn_models
+from openmm_density.report.surfaces import surfaces
 
 from ...fragments import fragment
 

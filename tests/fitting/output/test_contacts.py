@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from openmm_density import DensityMap, SymmetryOperators
-from openmm_density.chemistry.planes import PlaneSet
 from openmm_density.cli.outcome import print_outcome
 from openmm_density.fitting.output.agreement import model_agreement
 from openmm_density.fitting.output.contacts import contact_doubts, contact_report
 from openmm_density.fitting.output.local_geometry import worse_doubts, worse_of_models
 from openmm_density.fitting.output.summary import summarize
 from openmm_density.models import Model, prepare, read_model
+from openmm_density.models.chemistry.planes import PlaneSet
 
 from ...small_models import hetatm, written
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from openmm_density.errors import with_arguments
+from openmm_density.base.errors import with_arguments
 from openmm_density.fitting.extension import Unfinished
 from openmm_density.fitting.final_strength import LEAST
 from openmm_density.fitting.fit_map import FitMap

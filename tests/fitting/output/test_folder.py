@@ -9,9 +9,9 @@ from dataclasses import replace
 import gemmi
 import pytest
 
+from openmm_density.base.errors import InputError
 from openmm_density.cli import main
 from openmm_density.cli.outcome import print_outcome
-from openmm_density.errors import InputError
 from openmm_density.fitting import RunFolder
 from openmm_density.fitting.flexible_fit import FlexibleFit
 from openmm_density.fitting.locks import FolderLock

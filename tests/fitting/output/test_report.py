@@ -11,14 +11,14 @@ import mdtraj
 import numpy as np
 import pytest
 
+from openmm_density.base.errors import InputError
 from openmm_density.cli import main
-from openmm_density.errors import InputError
 from openmm_density.extensions.ensemble.report import ensemble_section
 from openmm_density.extensions.ensemble.verdict import MainConformation, Verdict
 from openmm_density.fitting.half_maps import StrengthScan
 from openmm_density.fitting.output import OutputFolder
 from openmm_density.fitting.output.report import contents_of, fit_page, read_contents
-from openmm_density.html_report.blocks import Items, Plot, Table, Text
+from openmm_density.report.blocks import Items, Plot, Table, Text
 
 
 @pytest.fixture(scope="module")
@@ -175,7 +175,7 @@ def test_a_fit_whose_report_fails_keeps_its_other_results(fitted, tmp_path, monk
     def fail(*_):
         raise RuntimeError("no room\nfor it")
 
-    monkeypatch.setattr("openmm_density.html_report.page.write_page", fail)
+    monkeypatch.setattr("openmm_density.report.page.write_page", fail)
     path = tmp_path / "out"
     found = OutputFolder(path).write(*fitted, "model", "map")
     written = json.loads((path / "summary.json").read_text(encoding="utf-8"))

@@ -16,10 +16,10 @@ from openmm_density import DensityMap
 from openmm_density.fitting import FlexibleFit, find_protocol
 from openmm_density.fitting.output import OutputFolder
 from openmm_density.fitting.output.report import fit_page, read_contents
-from openmm_density.html_report.page import write_page
 from openmm_density.models import read_model
+from openmm_density.report.page import write_page
 
-from ...html_report.browser import SOFTWARE, WITHOUT, Opened, chromium, started
+from ...report.browser import SOFTWARE, WITHOUT, Opened, chromium, started
 
 pytestmark = pytest.mark.browser
 

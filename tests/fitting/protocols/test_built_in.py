@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from openmm_density.errors import InputError
+from openmm_density.base.errors import InputError
 from openmm_density.fitting.protocols import find_protocol
 
 

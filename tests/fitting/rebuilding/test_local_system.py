@@ -8,8 +8,6 @@ import openmm
 import pytest
 
 from openmm_density import DensityFit, DensityMap
-from openmm_density.chemistry.contacts import BONDS_APART
-from openmm_density.chemistry.elements import is_hydrogen
 from openmm_density.fitting.rebuilding import compiled_dynamics
 from openmm_density.fitting.rebuilding.bonded_terms import BondedTerms
 from openmm_density.fitting.rebuilding.compiled_dynamics import CompiledDynamics, kernel_serves
@@ -20,6 +18,8 @@ from openmm_density.fitting.rebuilding.stretch_trial import BoundHydrogens, Tria
 from openmm_density.fitting.stability import Unstable
 from openmm_density.kernels.compilation import BuildError
 from openmm_density.kernels.local_dynamics import LocalDynamics
+from openmm_density.models.chemistry.contacts import BONDS_APART
+from openmm_density.models.chemistry.elements import is_hydrogen
 from openmm_density.models.preparation import Prepared, prepare
 
 from ...fragments import fragment

@@ -11,7 +11,6 @@ from openmm import app
 from scipy.spatial.transform import Rotation
 
 from openmm_density import DensityMap
-from openmm_density.chemistry.backbone import atoms_by_name
 from openmm_density.fitting.rebuilding.helix_fragments import (
     FRAGMENT,
     LENGTH,
@@ -23,6 +22,7 @@ from openmm_density.fitting.rebuilding.helix_fragments import (
 from openmm_density.fitting.rebuilding.map_helices import SHORTEST, MapHelix, helices_along
 from openmm_density.fitting.rebuilding.side_chain_evidence import backbone_atoms
 from openmm_density.models import Model, read_model
+from openmm_density.models.chemistry.backbone import atoms_by_name
 
 
 @pytest.fixture(scope="module")

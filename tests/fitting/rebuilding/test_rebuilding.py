@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from openmm_density import DensityMap
-from openmm_density.chemistry.contacts import near_contacts
-from openmm_density.errors import InputError, SimulationError
+from openmm_density.base.errors import InputError, SimulationError
 from openmm_density.fitting.checkpoints import RunFolder
 from openmm_density.fitting.dynamics import Dynamics
 from openmm_density.fitting.flexible_fit import FlexibleFit
@@ -24,6 +23,7 @@ from openmm_density.fitting.rebuilding.register_search import RegisterSearch, St
 from openmm_density.fitting.rebuilding.sequence_match import SequenceMatch
 from openmm_density.fitting.rebuilding.stretch_trial import StretchTrial, Task
 from openmm_density.models import Model, read_model
+from openmm_density.models.chemistry.contacts import near_contacts
 from openmm_density.models.preparation import prepare
 
 from ...restraints.single_forces import turned_about

@@ -9,13 +9,13 @@ import pytest
 from openmm import app
 
 from openmm_density import DensityFit, DensityMap
-from openmm_density.chemistry.elements import is_hydrogen
-from openmm_density.chemistry.side_chains import SIDE_CHAINS
-from openmm_density.chemistry.torsions import torsion_angles
 from openmm_density.fitting.rebuilding.density_model import DensityModel
 from openmm_density.fitting.rebuilding.molecule import Molecule
 from openmm_density.fitting.rebuilding.rotamer_search import RotamerSearch
 from openmm_density.models import Model, read_model
+from openmm_density.models.chemistry.elements import is_hydrogen
+from openmm_density.models.chemistry.side_chains import SIDE_CHAINS
+from openmm_density.models.chemistry.torsions import torsion_angles
 
 from ...fragments import fragment
 from ...restraints.single_forces import turned_about

@@ -11,13 +11,13 @@ from openmm import app
 from scipy.spatial import cKDTree
 
 from openmm_density import DensityMap
-from openmm_density.chemistry.elements import is_hydrogen
 from openmm_density.fitting.rebuilding.density_model import DensityModel
 from openmm_density.fitting.rebuilding.molecule import Molecule
 from openmm_density.fitting.rebuilding.register_search import RegisterSearch, Stretch
 from openmm_density.fitting.rebuilding.rotamer_search import RotamerSearch
 from openmm_density.fitting.rebuilding.sequence_match import SHIFTS, SequenceMatch, lowest_path
 from openmm_density.models import Model, read_model
+from openmm_density.models.chemistry.elements import is_hydrogen
 
 from .searched import Going
 

@@ -11,7 +11,6 @@ from openmm import app
 from scipy.spatial.transform import Rotation
 
 from openmm_density import DensityMap
-from openmm_density.chemistry.backbone import atoms_by_name
 from openmm_density.fitting.rebuilding.register_search import RegisterSearch
 from openmm_density.fitting.rebuilding.side_chain_evidence import (
     AMINO_ACIDS,
@@ -23,6 +22,7 @@ from openmm_density.fitting.rebuilding.side_chain_evidence import (
     side_chain_table,
 )
 from openmm_density.models import Model, read_model
+from openmm_density.models.chemistry.backbone import atoms_by_name
 
 REAL = {
     "emd5925_frag": ("5925_native.pdb", "emd5925.mrc.gz", 3.64),

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from openmm_density import DensityFit, DensityMap
-from openmm_density.errors import SimulationError
+from openmm_density.base.errors import SimulationError
 from openmm_density.fitting.rebuilding import TrialWorkers
 from openmm_density.fitting.rebuilding.bonded_terms import BondedTerms
 from openmm_density.fitting.rebuilding.density_model import DensityModel
@@ -184,7 +184,7 @@ def test_where_no_process_starts_this_one_does_all(
     search: Search, alone: list[StretchTrial], monkeypatch: pytest.MonkeyPatch, program: str
 ) -> None:
     module = "openmm_density.fitting.rebuilding.trial_workers"
-    monkeypatch.setattr("openmm_density.program_process._PROGRAM", program)
+    monkeypatch.setattr("openmm_density.base.program_process._PROGRAM", program)
     if "sleep" in program:
         monkeypatch.setattr(f"{module}._START", 0.3)
     with TrialWorkers(2) as workers:

@@ -8,10 +8,10 @@ import subprocess
 
 import pytest
 
+from openmm_density.energies.native_force import compiled
 from openmm_density.kernels import compilation
 from openmm_density.kernels.compilation import sources
 from openmm_density.kernels.compilation.compiler import compile_library, find_compiler
-from openmm_density.native_force import compiled
 
 from .compilers import needs_compiler
 

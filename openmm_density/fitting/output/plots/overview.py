@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from ....errors import InputError
+from ....base.errors import InputError
 from ....maps.density_map import DensityMap
 from .style import AFTER, REFERENCE, STYLE, WORSE, save, white_outline
 

@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib import patheffects
 from matplotlib.figure import Figure
 
-from ....atomic_files import atomic_write
+from ....base.atomic_files import atomic_write
 
 BEFORE, AFTER, REFERENCE = "#8b95a5", "#1f6feb", "#d1495b"
 BETTER, WORSE, DOUBTFUL = "#1f6feb", "#e8590c", "#f08c00"

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from openmm import app
 
-from ....html_report.blocks import Card
-from ....html_report.shown_model import COPIES, ShownModel
-from ....html_report.structures import TRACE
+from ....report.blocks import Card
+from ....report.shown_model import COPIES, ShownModel
+from ....report.structures import TRACE
 
 
 def shown_copies(summary: Mapping[str, Any], unit: ShownModel) -> ShownModel | None:

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ....html_report.shown_model import ShownModel
 from ....maps.density_map import DensityMap
+from ....report.shown_model import ShownModel
 from ...fit_result import FitResult
 from ...flexible_fit import FlexibleFit
 from .assembly import shown_copies

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ....html_report.blocks import Card, Facts, Plot, Section, Table
-from ....html_report.colors import AFTER, REFERENCE
-from ....wording import counted
+from ....base.wording import counted
+from ....report.blocks import Card, Facts, Plot, Section, Table
+from ....report.colors import AFTER, REFERENCE
 
 
 def crystal_section(summary: Mapping[str, Any]) -> Section | None:

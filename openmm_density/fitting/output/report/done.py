@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ....html_report.blocks import Block, Facts, Item, Items, Plot, Section, Spot, Table
-from ....html_report.fit_plots import progress_figure
-from ....stopwatch import in_words
-from ....wording import counted
+from ....base.stopwatch import in_words
+from ....base.wording import counted
+from ....report.blocks import Block, Facts, Item, Items, Plot, Section, Spot, Table
+from ....report.fit_plots import progress_figure
 from ...rebuilding.changes import rebuilt_in_words, span
 from ..figures import pull_in_words
 from .contents import FitContents

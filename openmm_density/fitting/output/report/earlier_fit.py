@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from ....chemistry.residues import residue_label
-from ....errors import InputError
-from ....html_report.shown_model import ShownModel
+from ....base.errors import InputError
+from ....base.wording import listing
 from ....maps.corrections import MapCorrections
 from ....maps.density_map import DensityMap
+from ....models.chemistry.residues import residue_label
 from ....models.model import Model
 from ....models.structures import read_model
-from ....wording import listing
+from ....report.shown_model import ShownModel
 from ...placement import Placement
 from ..viewers.shown_files import BEFORE, REFERENCE, SHOWN_MAP, SUFFIXES
 from .assembly import shown_copies

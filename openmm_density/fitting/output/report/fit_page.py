@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ....html_report.blocks import (
+from ....base.wording import counted
+from ....report.blocks import (
     Block,
     Card,
     Command,
@@ -22,16 +23,15 @@ from ....html_report.blocks import (
     Table,
     Text,
 )
-from ....html_report.citations import citations
-from ....html_report.fit_plots import FSC_OF_HALVES, HALF_MAPS, fsc_figure, fsc_title, geometry_figure
-from ....html_report.ramachandran_plot import ramachandran_figure
-from ....html_report.residue_plots import agreement_figure
-from ....html_report.residue_values import residue_values, rows_by_label
-from ....html_report.shown_model import COPIES
-from ....html_report.structures import drawn_models
-from ....html_report.surfaces import surfaces_of
+from ....report.citations import citations
+from ....report.fit_plots import FSC_OF_HALVES, HALF_MAPS, fsc_figure, fsc_title, geometry_figure
+from ....report.ramachandran_plot import ramachandran_figure
+from ....report.residue_plots import agreement_figure
+from ....report.residue_values import residue_values, rows_by_label
+from ....report.shown_model import COPIES
+from ....report.structures import drawn_models
+from ....report.surfaces import surfaces_of
 from ....validation.named_residues import LocatedDoubt, ResidueFinder, doubts_in
-from ....wording import counted
 from ...extension import extensions
 from ..figures import crossing_in_words, figure_table
 from .assembly import assembly_card

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from openmm import app, unit
 
-from ....html_report.shown_model import ShownModel
 from ....maps.density_map import DensityMap
 from ....models.structure_files import write_cif
+from ....report.shown_model import ShownModel
 from ....validation.density_level import density_level
 from .scripts import write_viewer_scripts
 from .shown_files import BEFORE, REFERENCE, SHOWN_MAP, SUFFIXES, write_shown_map

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ....atomic_files import write_text
+from ....base.atomic_files import write_text
 from .chimerax import chimerax_script
 from .coot import coot_script
 from .scene import read_scene

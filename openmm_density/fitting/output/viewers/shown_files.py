@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from scipy import ndimage
 
-from ....errors import InputError
+from ....base.errors import InputError
 from ....maps.density_map import DensityMap
 from ....maps.map_files import WHOLE_STEPS
 from ....models.structure_files import pdb_limit, write_model_cif, write_pdb

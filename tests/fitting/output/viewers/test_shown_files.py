@@ -20,8 +20,8 @@ from openmm_density.fitting.output.viewers import (
     write_viewer_scripts,
 )
 from openmm_density.fitting.output.viewers.shown_files import on_whole_steps
-from openmm_density.html_report.shown_model import ShownModel
 from openmm_density.models import read_model
+from openmm_density.report.shown_model import ShownModel
 
 from .chimerax_commands import commands_of
 

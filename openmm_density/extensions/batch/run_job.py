@@ -1,0 +1,367 @@
+"""One job, run where it is called: a fit in a process of its own, which begins, goes on or stands already."""
+
+from __future__ import annotations
+
+import fcntl
+import gzip
+import hashlib
+import json
+import os
+import re
+import signal
+import socket
+import struct
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from ...base.errors import InputError, is_of_machine
+from ...base.program_process import begin_program
+from ...fitting.locks import wait_until_free
+from .job_folder import LOG, JobFolder
+from .job_results import JobResult
+from .jobs import Job
+
+PROGRAM_OF_FIT = "openmm_density.cli.fit_process"
+"""The module that runs ``openmm-density fit`` in a process of its own."""
+# Of a log, from its end: what a fit says last.
+_READ = 20_000
+REFUSED = 2
+"""The exit status of a command that was given what it cannot use."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a fit's process ended.
+
+    Attributes
+    ----------
+    status : int
+        0 where it came to its end; negative: the signal that ended it.
+    sentence : str
+        What it said last.
+    peak_memory : int
+        Bytes.
+    """
+
+    status: int
+    sentence: str
+    peak_memory: int
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether what it was given cannot be used, so that it would end in the same way again."""
+        return self.status == REFUSED
+
+
+class FitProcess:
+    """A process that runs ``openmm-density fit``.
+
+    It is in a session of its own, as Ctrl-C is for the batch, and the operating system ends it when the thread that
+    started it ends, however that ends: states are saved atomically, and another process goes on from the last one.
+
+    Parameters
+    ----------
+    arguments : sequence of str
+        Of ``fit``.
+    log : path
+        What it prints is added to this file.
+    environment : mapping of str to str
+        What differs from that of this process.
+    program : str
+        The module whose function ``main`` runs the fit: its arguments are the number of this process, the file descriptor for
+        what it tells, and those of ``fit``.
+
+    Raises
+    ------
+    OSError
+        Where no more processes are allowed, or the log cannot be written.
+    """
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+        program: str = PROGRAM_OF_FIT,
+    ) -> None:
+        self._log, self._error = log, ""
+        reading, writing = os.pipe()
+        self._reports = os.fdopen(reading, encoding="utf-8", errors="replace")
+        try:
+            with open(log, "ab") as file:
+                self._begin = file.tell()
+                own = [str(os.getpid()), str(writing)]
+                streams = {"stdout": file, "stderr": file, "pass_fds": [writing]}
+                self.process = begin_program(program, [*own, *arguments], environment, **streams)
+        except BaseException:
+            self._reports.close()
+            raise
+        finally:
+            os.close(writing)
+
+    def reports(self) -> Iterator[dict[str, Any]]:
+        """Yield what it tells until it ends: ``step``, ``total``, ``stage``, ``cc`` and ``left``, the time as text."""
+        with self._reports:
+            for line in self._reports:
+                try:
+                    told = json.loads(line)
+                except ValueError:  # it was killed in the middle of one
+                    continue
+                if "error" in told:
+                    self._error = told["error"]
+                else:
+                    yield told
+
+    def wait(self) -> Ended:
+        """Wait for its end."""
+        _, code, usage = os.wait4(self.process.pid, 0)
+        status = os.waitstatus_to_exitcode(code)
+        self.process.returncode = status
+        return Ended(status, self._sentence(status), 1024 * usage.ru_maxrss)
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.process.kill()
+        self.process.wait()
+        self._reports.close()
+
+    def _sentence(self, status: int) -> str:
+        """Return what it said last of why it ended."""
+        if status < 0:
+            name = signal.Signals(-status).name if -status in set(signal.Signals) else str(-status)
+            return f"the fit's process was ended by {name}; {self._log} has what it said before"
+        if self._error:
+            return self._error
+        with open(self._log, "rb") as file:
+            length = file.seek(0, os.SEEK_END)
+            file.seek(max(self._begin, length - _READ))
+            lines = file.read().decode(errors="replace").strip().splitlines()
+        errors = [line.partition("error: ")[2] for line in lines if ": error: " in line]
+        said = errors or lines or [f"it ended with status {status}"]
+        return said[-1].strip()
+
+
+Told: TypeAlias = Callable[[dict[str, Any]], None]
+
+MOST_ATTEMPTS = 3
+"""Times that a job is begun, or gone on with, before it counts as failed."""
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """How the jobs of a batch are run, which makes no difference to what they are.
+
+    Attributes
+    ----------
+    batch : str
+        The name of the batch, by which its fits on one host share the memory there.
+    arguments : tuple of str
+        Of ``openmm-density fit``, for fits that begin: threads and platform, as far as a job does not say.
+    memory : int, optional
+        Bytes that all fits on a host may take; those that there are by default.
+    environment : mapping of str to str
+        What differs for fits from the environment of whoever starts them.
+    program : str
+        The module whose function ``main`` runs a fit.
+    """
+
+    batch: str
+    arguments: tuple[str, ...] = ()
+    memory: int | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    program: str = PROGRAM_OF_FIT
+
+
+def run_job(job: Job, settings: RunSettings, tell: Told) -> JobResult:
+    """Run a job to its end, to an error of what it was given, or to its third other failure."""
+    began = time.monotonic()
+    folder = JobFolder(job)
+    attempts, peak, error = 0, 0, ""
+    while attempts < MOST_ATTEMPTS:
+        try:
+            wait_until_free(
+                folder.path, lambda holder: tell({"stage": f"waiting for the fit in its folder ({holder})"})
+            )
+            figures = folder.figures()
+            if figures is not None:
+                return _result(job, "finished", began, attempts, peak, figures=figures)
+            folder.note_job()
+            with MemoryQueue(settings.batch, settings.memory).room(
+                job_memory(job), lambda: tell({"stage": "waiting for memory"})
+            ):
+                ended = _attempt(folder, settings, tell)
+            if ended.is_refusal and folder.is_in_use:  # another process was faster
+                continue
+        except (InputError, OSError) as problem:  # of the folder, or of the start of a process
+            ended = Ended(1 if is_of_machine(problem) else REFUSED, str(problem), 0)
+        attempts += 1
+        peak, error = max(peak, ended.peak_memory), ended.sentence
+        if ended.is_refusal:
+            break
+    figures = folder.figures()
+    if figures is not None:
+        return _result(job, "finished", began, attempts, peak, figures=figures)
+    return _result(job, "failed", began, attempts, peak, error=error)
+
+
+def _attempt(folder: JobFolder, settings: RunSettings, tell: Told) -> Ended:
+    tell({"stage": "start-up"})
+    fit = FitProcess(
+        folder.arguments(settings.arguments), folder.path / LOG, settings.environment, settings.program
+    )
+    try:
+        for report in fit.reports():
+            tell(report)
+        return fit.wait()
+    except BaseException:
+        fit.kill()
+        raise
+
+
+def _result(job: Job, state: str, began: float, attempts: int, peak: int, **others: Any) -> JobResult:
+    seconds = time.monotonic() - began if attempts else 0.0
+    return JobResult(
+        job,
+        state,
+        attempts=attempts,
+        seconds=round(seconds, 2),
+        peak_memory=peak or None,
+        host=socket.gethostname(),
+        **others,
+    )
+
+
+# Bytes that any fit takes, and for each atom with hydrogens and each voxel of the map as it is read: more than was measured, see
+# docs/guide/many_fits.md.
+_BASE, _PER_ATOM, _PER_VOXEL = 1.0e9, 60e3, 12.0
+# Bytes of a line of a PDB file, and hydrogens: half of a protein's atoms.
+_PER_LINE, _WITH_HYDROGENS = 81, 2.0
+# Of the memory that there is: the rest is for what runs beside the fits.
+_PART = 0.9
+_INTERVAL = 0.5
+_MEGABYTE = 1 << 20
+
+
+def job_memory(job: Job) -> int:
+    """Return about how many bytes a fit takes, from the sizes of its model and its map."""
+    atoms = _WITH_HYDROGENS * _size(job.model) / _PER_LINE
+    voxels = _size(job.map) / 4
+    return int(_BASE + _PER_ATOM * atoms + _PER_VOXEL * voxels)
+
+
+def host_memory() -> int:
+    """Return the bytes that processes beside this one may take: those of the host, or of the group that it is limited to."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with suppress(OSError, ValueError):  # no control groups, or no limit
+        group = _control_group().rpartition(":")[2]
+        limits = [
+            int((folder / "memory.max").read_text())
+            for each in (Path(group), *Path(group).parents)
+            for folder in [Path("/sys/fs/cgroup", *each.parts[1:])]
+            if re.fullmatch(r"\d+\s*", _text(folder / "memory.max"))
+        ]
+        total = min([total, *limits])
+    return int(_PART * total)
+
+
+class MemoryQueue:
+    """Fits of one batch on one host, of which each begins when the memory of all that run allows it, in their order.
+
+    Each has a file that it keeps locked: what a killed process leaves counts no longer.
+
+    Parameters
+    ----------
+    name : str
+        Of the batch.
+    total : int, optional
+        Bytes that all may take; those of the host by default.
+    """
+
+    def __init__(self, name: str, total: int | None = None) -> None:
+        self._total = host_memory() if total is None else total
+        # Batch systems limit each of their jobs on a host: what runs in another one does not count.
+        self._key = hashlib.sha256(f"{name} {_control_group()}".encode()).hexdigest()[:16]
+        self._folder = Path(tempfile.gettempdir(), f"openmm-density-{os.getuid()}")
+
+    @contextmanager
+    def room(self, memory: int, waiting: Callable[[], None]) -> Iterator[None]:
+        """Wait until there is room for a fit, and keep it; one that needs more than there is runs alone."""
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        if self._folder.lstat().st_uid != os.getuid():
+            raise PermissionError(f"{self._folder} is another user's: remove it, or set TMPDIR")
+        # In their order by name.
+        path = (
+            self._folder / f"{self._key}-{time.time_ns():020d}-{memory // _MEGABYTE}-{uuid.uuid4().hex[:8]}"
+        )
+        unnamed = path.with_name(f".{path.name}")
+        # A fit's process does not inherit it: the room is free when the fit has ended, or this process.
+        descriptor = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            os.rename(unnamed, path)
+            while sum(before := self._before(path.name)) + memory > self._total and before:
+                waiting()
+                time.sleep(_INTERVAL)
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+            os.close(descriptor)
+
+    def _before(self, own: str) -> list[int]:
+        """Return the bytes of those that came before, running or waiting."""
+        found = []
+        for name in sorted(os.listdir(self._folder)):
+            if not self._key <= name < own:
+                continue
+            if _is_locked(self._folder / name):
+                found.append(int(name.split("-")[2]) * _MEGABYTE)
+            else:
+                (self._folder / name).unlink(missing_ok=True)
+        return found
+
+
+def _is_locked(path: Path) -> bool:
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _control_group() -> str:
+    return (
+        _text(Path("/proc/self/cgroup")).strip().splitlines()[-1]
+        if Path("/proc/self/cgroup").exists()
+        else ""
+    )
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
+
+
+def _size(path: str) -> float:
+    """Return the bytes of a file, unpacked."""
+    try:
+        if path.endswith(".gz"):
+            with open(path, "rb") as file:  # its last bytes tell, up to 4 GB
+                file.seek(-4, os.SEEK_END)
+                return float(struct.unpack("<I", file.read())[0])
+        return float(os.path.getsize(path))
+    except (OSError, gzip.BadGzipFile, struct.error):
+        return 0.0

@@ -1,0 +1,46 @@
+"""The protocol of one cycle: short, as the next one sees better phases."""
+
+from __future__ import annotations
+
+from ...base.errors import InputError
+from ...fitting.protocols import Protocol, Stage
+from ...fitting.protocols.stage import DEFAULT_STAGE_RESTRAINTS, checked_restraints
+
+STEPS = 2000
+"""Of one cycle."""
+
+
+STRENGTH = 80.0
+"""kJ/mol per fitted atom: a search for the strength would take longer than a cycle."""
+
+
+MOST_CYCLES = 99
+
+
+def check_cycles(cycles: int) -> None:
+    """Refuse a number of cycles that a fit cannot have."""
+    if not isinstance(cycles, int) or not 1 <= cycles <= MOST_CYCLES:
+        raise InputError(
+            f"must be a whole number from 1 to {MOST_CYCLES}",
+            argument="cycles",
+            found=cycles,
+            remedy="give such as 8",
+        )
+
+
+def cycle_protocol(steps: int = STEPS) -> Protocol:
+    """Return the protocol of one cycle: drawn into the density at room temperature, then cooled at full strength."""
+    settle, draw, hold = round(0.1 * steps), round(0.2 * steps), round(0.2 * steps)
+    staggered = checked_restraints((*DEFAULT_STAGE_RESTRAINTS, "rotamers"))
+    return Protocol(
+        (
+            Stage("settle", settle, (0.1, 0.5), (10.0, 300.0)),
+            Stage("draw", draw, (0.5, 1.0)),
+            Stage("hold", hold),
+            Stage("anneal", steps - settle - draw - hold, temperature=(300.0, 10.0), restraints=staggered),
+        ),
+        strength=STRENGTH,
+        final_strength=None,
+        name="crystal",
+        b_factors="auto",
+    )

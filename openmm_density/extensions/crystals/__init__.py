@@ -1,0 +1,34 @@
+"""Crystals from measured amplitudes: structure factors, bulk solvent, scales, σA-weighted maps and R factors."""
+
+from typing import TYPE_CHECKING
+
+from ...base.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .crystal_model import crystal_structure
+    from .phasing import Phased, phased, phased_file
+    from .r_factors import RFactors
+    from .reflections import Reflections, read_reflections
+
+__all__ = [
+    "Phased",
+    "RFactors",
+    "Reflections",
+    "crystal_structure",
+    "phased",
+    "phased_file",
+    "read_reflections",
+]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "Phased": "phasing",
+        "RFactors": "r_factors",
+        "Reflections": "reflections",
+        "crystal_structure": "crystal_model",
+        "phased": "phasing",
+        "phased_file": "phasing",
+        "read_reflections": "reflections",
+    },
+)

@@ -1,0 +1,231 @@
+"""The figures of a Table 1, of a model in a map."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gemmi
+import numpy as np
+from openmm import app
+
+from ...base.errors import InputError
+from ...base.units import resolution_in_angstrom, takes_units
+from ...maps.density_map import DensityMap
+from ...maps.model_density import B_PER_RESOLUTION
+from ...models.chemistry.elements import is_hydrogen
+from ...models.chemistry.residues import residue_kind
+from ...validation.all_atom_contacts import AllAtomContacts
+from ...validation.box_correlations import box_correlations
+from ...validation.emringer import emringer
+from ...validation.fsc import (
+    HALF_MAP_THRESHOLD,
+    MODEL_THRESHOLD,
+    ShellCorrelation,
+    model_fsc,
+    unmasked_model_fsc,
+)
+from ...validation.q_score import expected_q, q_scores
+from ...validation.segment_overlap import segment_overlap
+from .cctbx_figures import cctbx_figures
+
+
+@dataclass(frozen=True)
+class FiguresOfModel:
+    """A model whose figures are asked for.
+
+    Attributes
+    ----------
+    topology : openmm.app.Topology
+        Of N atoms.
+    positions : np.ndarray, shape (N, 3)
+        Å.
+    b_factors, occupancies : np.ndarray, shape (N,)
+        Å², and fractions.
+    path : Path or None
+        A file with the same atoms, for the library that reads its own; None for none.
+    contacts : AllAtomContacts, optional
+        Of the same atoms with their hydrogens; None where these could not be had.
+    """
+
+    topology: app.Topology
+    positions: np.ndarray
+    b_factors: np.ndarray
+    occupancies: np.ndarray
+    path: Path | None = None
+    contacts: AllAtomContacts | None = None
+
+
+@takes_units("resolution")
+def deposition_figures(
+    model: FiguresOfModel,
+    density_map: DensityMap,
+    resolution: Any,
+    *,
+    residue_q_scores: Any = None,
+    masked_fsc: ShellCorrelation | None = None,
+) -> dict[str, Any]:
+    """Return what a Table 1 says of a model in a map, beside its geometry.
+
+    Parameters
+    ----------
+    model : FiguresOfModel
+    density_map : DensityMap
+        The map as it was read.
+    resolution : float or Quantity
+        Å.
+    residue_q_scores : array_like, shape (n_residues,), optional
+        Mean Q-scores of the residues, where they are known; NaN or None for those without.
+    masked_fsc : ShellCorrelation, optional
+        That of `openmm_density.validation.fsc.model_fsc`, where it is known.
+
+    Returns
+    -------
+    dict
+        Plain numbers, None for what is undefined.
+
+        ``model``: ``composition`` and ``mean_b_factors`` (`deposition.composition`), and of the contacts, where these are known,
+        ``clashscore`` and ``clashes``.
+        ``map``: ``correlations`` (``cc_mask``, ``cc_volume``, ``cc_peaks``, ``cc_box``, in Phenix' definitions with the model's B
+        factors, or 8 d where it has none; ``b_used`` says which), ``emringer`` and ``emringer_side_chains``, ``smoc`` (mean over
+        the residues), ``q_score``, ``q_score_expected`` and ``q_score_relative`` (their ratio), over polymers, and ``fsc``: of
+        ``masked_0.5``, ``masked_0.143``, ``unmasked_0.5`` and ``unmasked_0.143`` the resolution in Å and whether the curve
+        ``falls`` there; None where it is nowhere above.
+        ``cctbx``: `deposition.cctbx_figures.cctbx_figures`.
+
+    Raises
+    ------
+    InputError
+        If positions and topology disagree, or an argument makes no sense.
+    """
+    return {
+        "model": {
+            "composition": composition(model.topology),
+            "mean_b_factors": mean_b_factors(model.topology, model.b_factors),
+            "clashscore": None if model.contacts is None else model.contacts.clashscore,
+            "clashes": None if model.contacts is None else len(model.contacts.clashes),
+        },
+        "map": _of_map(model, density_map, resolution_in_angstrom(resolution), residue_q_scores, masked_fsc),
+        "cctbx": None if model.path is None else cctbx_figures(model.path),
+    }
+
+
+def _of_map(
+    model: FiguresOfModel,
+    density_map: DensityMap,
+    resolution: float,
+    residue_q_scores: Any,
+    masked_fsc: ShellCorrelation | None,
+) -> dict[str, Any]:
+    """Return what a model and a map have in common."""
+    topology, positions = model.topology, np.asarray(model.positions)
+    ringer = emringer(density_map, topology, positions)
+    smoc = segment_overlap(density_map, topology, positions, resolution)
+    if residue_q_scores is None:
+        residue_q_scores = q_scores(density_map, topology, positions).residues
+    return {
+        "correlations": _correlations(model, density_map, resolution),
+        "emringer": ringer.score,
+        "emringer_side_chains": ringer.side_chains,
+        "smoc": float(np.nanmean(smoc)) if np.isfinite(smoc).any() else None,
+        **_relative_q(topology, residue_q_scores, resolution),
+        "fsc": _resolutions(model, density_map, resolution, masked_fsc),
+    }
+
+
+def _correlations(model: FiguresOfModel, density_map: DensityMap, resolution: float) -> dict[str, Any]:
+    """Correlate with the model's own B factors and occupancies, as far as an atom can have them."""
+    has_b = bool((np.asarray(model.b_factors) > 0).any())
+    found = box_correlations(
+        density_map,
+        model.topology,
+        model.positions,
+        resolution,
+        b_factors=np.maximum(model.b_factors, 0) if has_b else None,
+        occupancies=np.clip(model.occupancies, 0, 1),
+    )
+    return {**found._asdict(), "b_used": "model" if has_b else "8 d"}
+
+
+def _relative_q(topology: app.Topology, residue_q_scores: Any, resolution: float) -> dict[str, float | None]:
+    """Compare the mean Q-score over the atoms of polymers with what is usual at the resolution."""
+    scores = np.array([np.nan if score is None else score for score in residue_q_scores], dtype=np.float64)
+    counts, expected = np.zeros(len(scores)), np.zeros(len(scores))
+    for residue in topology.residues():
+        kind = kind_of(residue)
+        if kind in ("protein", "nucleotide") and np.isfinite(scores[residue.index]):
+            heavy = [a for a in residue.atoms() if a.element is not None and a.element.atomic_number > 1]
+            counts[residue.index] = len(heavy)
+            expected[residue.index] = expected_q(resolution, kind)
+    if not counts.any():
+        return dict.fromkeys(("q_score", "q_score_expected", "q_score_relative"))
+    mean, usual = (float(np.average(np.nan_to_num(values), weights=counts)) for values in (scores, expected))
+    # Beyond some 6 Å the line leads below 0, which no average is.
+    known = usual > 0
+    return {
+        "q_score": mean,
+        "q_score_expected": usual if known else None,
+        "q_score_relative": mean / usual if known else None,
+    }
+
+
+def _resolutions(
+    model: FiguresOfModel, density_map: DensityMap, resolution: float, masked: ShellCorrelation | None
+) -> dict[str, Any]:
+    """Return where the curves of map and model fall."""
+    try:
+        curves = {
+            "masked": masked or model_fsc(density_map, model.topology, model.positions, resolution),
+            "unmasked": unmasked_model_fsc(
+                density_map, model.topology, model.positions, b_factors=B_PER_RESOLUTION * resolution
+            ),
+        }
+    except InputError:  # no atom is near the map
+        curves = {"masked": None, "unmasked": None}
+    found: dict[str, Any] = {}
+    for name, curve in curves.items():
+        for threshold in (MODEL_THRESHOLD, HALF_MAP_THRESHOLD):
+            crossing = None if curve is None else curve.crossing(threshold, dips=threshold == MODEL_THRESHOLD)
+            known = crossing is not None and np.isfinite(crossing.resolution)
+            found[f"{name}_{threshold:g}"] = (
+                {"resolution": crossing.resolution, "falls": crossing.falls} if known else None
+            )
+    return found
+
+
+KINDS = ("protein", "nucleotide", "ligand", "water")
+
+
+def kind_of(residue: app.topology.Residue) -> str:
+    """Return which of `KINDS` a residue is: ions and sugars are ligands."""
+    kind = residue_kind(residue)
+    if kind != "polymer":
+        return "water" if kind == "water" else "ligand"
+    return "nucleotide" if gemmi.find_tabulated_residue(residue.name).is_nucleic_acid() else "protein"
+
+
+def composition(topology: app.Topology) -> dict[str, Any]:
+    """Return how many there are of what."""
+    kinds = Counter(map(kind_of, topology.residues()))
+    hydrogens = sum(map(is_hydrogen, topology.atoms()))
+    ligands = Counter(residue.name for residue in topology.residues() if kind_of(residue) == "ligand")
+    return {
+        "chains": len({chain.id for chain in topology.chains()}),
+        "atoms": topology.getNumAtoms() - hydrogens,
+        "hydrogens": hydrogens,
+        **{kind: kinds[kind] for kind in KINDS},
+        "ligands": dict(sorted(ligands.items())),
+    }
+
+
+def mean_b_factors(topology: app.Topology, b_factors: Iterable[float]) -> dict[str, float | None]:
+    """Return the mean B factors in Å² over the atoms but hydrogens of each of `KINDS`, and ``all`` of them; None of none."""
+    values = defaultdict(list)
+    for atom, b_factor in zip(topology.atoms(), np.asarray(b_factors).tolist(), strict=True):
+        if not is_hydrogen(atom):
+            values[kind_of(atom.residue)].append(b_factor)
+    values["all"] = [each for kind in KINDS for each in values[kind]]
+    return {kind: float(np.mean(values[kind])) if values[kind] else None for kind in (*KINDS, "all")}

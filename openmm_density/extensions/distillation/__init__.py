@@ -1,0 +1,56 @@
+"""A potential of a ligand's own, learned from GFN2-xTB: from a molecule to a file that a fit uses.
+
+`molecule` reads what the user names, `geometries` draws its shapes with the cheap `springs`, `labels` asks the teacher,
+`students` learn, and `rounds` do all of this until the students are near enough. `ligand` and `potential_file` are what is
+kept of it, `accuracy` is how far it can be trusted, `results` are the files,
+`ligand_energy` is what it is in a System.
+"""
+
+from typing import TYPE_CHECKING
+
+from ...base.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .accuracy import Accuracy
+    from .labels import SOLVENTS
+    from .ligand import Ligand
+    from .ligand_energy import LigandEnergy
+    from .molecule import read_molecule
+    from .potential_file import LigandPotential, Teacher, load, save
+    from .results import write_results
+    from .rounds import Distillation, Settings, distill
+
+__all__ = [
+    "SOLVENTS",
+    "Accuracy",
+    "Distillation",
+    "Ligand",
+    "LigandEnergy",
+    "LigandPotential",
+    "Settings",
+    "Teacher",
+    "distill",
+    "load",
+    "read_molecule",
+    "save",
+    "write_results",
+]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "SOLVENTS": "labels",
+        "Accuracy": "accuracy",
+        "Distillation": "rounds",
+        "Ligand": "ligand",
+        "LigandEnergy": "ligand_energy",
+        "LigandPotential": "potential_file",
+        "Settings": "rounds",
+        "Teacher": "potential_file",
+        "distill": "rounds",
+        "load": "potential_file",
+        "read_molecule": "molecule",
+        "save": "potential_file",
+        "write_results": "results",
+    },
+)

@@ -1,0 +1,154 @@
+"""How forces between listed particles are merged: their terms are numbered anew, one System's after the other's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import openmm
+
+from ...base.errors import InputError
+from .terms import of_number, plain
+
+# Kinds of terms by class: what its methods call them, and how many particles each names first.
+LISTED = {
+    "HarmonicBondForce": ("Bond", 2),
+    "HarmonicAngleForce": ("Angle", 3),
+    "PeriodicTorsionForce": ("Torsion", 4),
+    "RBTorsionForce": ("Torsion", 4),
+    "CustomBondForce": ("Bond", 2),
+    "CustomAngleForce": ("Angle", 3),
+    "CustomTorsionForce": ("Torsion", 4),
+}
+_ABSOLUTE = re.compile(r"\b[xyz]\d+\b")
+_COORDINATE = re.compile(r"\b([xyz])\b")
+# The last of these parameters of a particle are where its copy has been moved to.
+_MOVED = ("moved_x", "moved_y", "moved_z")
+
+
+class ListedTerms:
+    """Forces whose terms name two to four particles, and numbers."""
+
+    def __init__(self, force: openmm.Force) -> None:
+        self._kind, self._n_particles = LISTED[type(force).__name__]
+        self._terms = [
+            plain(of_number(force, self._kind)(i)) for i in range(getattr(force, f"getNum{self._kind}s")())
+        ]
+
+    def add_to(self, merged: openmm.Force, first: int, displacement: np.ndarray, replace: bool) -> None:
+        """Add the terms of a System whose first particle has this number; in place of those that are there, if so asked."""
+        n = self._n_particles
+        change = getattr(merged, f"set{self._kind}Parameters" if replace else f"add{self._kind}")
+        for number, term in enumerate(self._terms):
+            particles = [particle + first for particle in term[:n]]
+            change(*([number] if replace else []), *particles, *term[n:])
+
+
+class CompoundTerms:
+    """`CustomCompoundBondForce`."""
+
+    def __init__(self, force: openmm.CustomCompoundBondForce) -> None:
+        _refuse_absolute(force)
+        self._terms = [plain(force.getBondParameters(i)) for i in range(force.getNumBonds())]
+
+    def add_to(self, merged: openmm.Force, first: int, displacement: np.ndarray, replace: bool) -> None:
+        """See `ListedTerms.add_to`."""
+        for number, (particles, parameters) in enumerate(self._terms):
+            moved = [particle + first for particle in particles]
+            if replace:
+                merged.setBondParameters(number, moved, parameters)
+            else:
+                merged.addBond(moved, parameters)
+
+
+class CentroidTerms:
+    """`CustomCentroidBondForce`: bonds between groups of particles."""
+
+    def __init__(self, force: openmm.CustomCentroidBondForce) -> None:
+        _refuse_absolute(force)
+        self._groups = [plain(force.getGroupParameters(i)) for i in range(force.getNumGroups())]
+        self._terms = [plain(force.getBondParameters(i)) for i in range(force.getNumBonds())]
+
+    def add_to(self, merged: openmm.Force, first: int, displacement: np.ndarray, replace: bool) -> None:
+        """See `ListedTerms.add_to`."""
+        first_group = 0 if replace else merged.getNumGroups()
+        for number, (particles, weights) in enumerate(self._groups):
+            moved = [particle + first for particle in particles]
+            if replace:
+                merged.setGroupParameters(number, moved, weights)
+            else:
+                merged.addGroup(moved, weights)
+        if not replace:
+            for groups, parameters in self._terms:
+                merged.addBond([group + first_group for group in groups], parameters)
+
+
+class MappedTorsions:
+    """`CMAPTorsionForce`: pairs of torsions, each with one of the force's maps; a map that is there already is shared."""
+
+    def __init__(self, force: openmm.CMAPTorsionForce) -> None:
+        self._maps = [plain(force.getMapParameters(i)) for i in range(force.getNumMaps())]
+        self._terms = [plain(force.getTorsionParameters(i)) for i in range(force.getNumTorsions())]
+
+    def add_to(self, merged: openmm.Force, first: int, displacement: np.ndarray, replace: bool) -> None:
+        """See `ListedTerms.add_to`."""
+        if replace:
+            for number, (used, *particles) in enumerate(self._terms):
+                merged.setTorsionParameters(number, used, *(particle + first for particle in particles))
+            return
+        there = {
+            _fingerprint(*plain(merged.getMapParameters(i))): i for i in reversed(range(merged.getNumMaps()))
+        }
+        numbers = []
+        for size, energies in self._maps:
+            key = _fingerprint(size, energies)
+            if key not in there:
+                there[key] = merged.addMap(size, energies)
+            numbers.append(there[key])
+        for used, *particles in self._terms:
+            merged.addTorsion(numbers[used], *(particle + first for particle in particles))
+
+
+class ExternalTerms:
+    """`CustomExternalForce`: its energy knows where a particle is, and is told where its copy has been moved to."""
+
+    def __init__(self, force: openmm.CustomExternalForce) -> None:
+        self._terms = [plain(force.getParticleParameters(i)) for i in range(force.getNumParticles())]
+
+    def add_to(self, merged: openmm.Force, first: int, displacement: np.ndarray, replace: bool) -> None:
+        """See `ListedTerms.add_to`."""
+        if replace:
+            merged.setEnergyFunction(_COORDINATE.sub(r"(\1-moved_\1)", merged.getEnergyFunction()))
+            for name in _MOVED:
+                merged.addPerParticleParameter(name)
+        for number, (particle, parameters) in enumerate(self._terms):
+            values = [*parameters, *displacement.tolist()]
+            if replace:
+                merged.setParticleParameters(number, particle + first, values)
+            else:
+                merged.addParticle(particle + first, values)
+
+
+def _fingerprint(size: int, energies: Sequence[float]) -> tuple[int, bytes]:
+    return size, np.asarray(energies, dtype=np.float64).tobytes()
+
+
+def _refuse_absolute(force: Any) -> None:
+    found = _ABSOLUTE.search(force.getEnergyFunction())
+    if found:
+        raise InputError(
+            f"{type(force).__name__} with coordinates in its energy cannot be merged",
+            found=f'"{found[0]}"',
+            remedy="write the energy by distances, angles and torsions",
+        )
+
+
+BONDED = {
+    **dict.fromkeys(LISTED, ListedTerms),
+    "CustomCompoundBondForce": CompoundTerms,
+    "CustomCentroidBondForce": CentroidTerms,
+    "CMAPTorsionForce": MappedTorsions,
+    "CustomExternalForce": ExternalTerms,
+}

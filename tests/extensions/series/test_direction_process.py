@@ -1,0 +1,131 @@
+"""The processes of the two directions: what they say, how they end, and what is raised of them."""
+
+import json
+import os
+import signal
+import threading
+import time
+import warnings
+from contextlib import contextmanager
+
+import pytest
+
+from openmm_density.base import program_process
+from openmm_density.base.errors import InputError, SimulationError
+from openmm_density.extensions.series import direction_process
+from openmm_density.extensions.series.direction_process import carry_out_beside
+from openmm_density.extensions.series.frame_fit import Interrupted
+
+# In place of fits, whose imports take seconds: the direction is the second argument.
+SAY = "import json, sys, time\ndef say(**m): print(json.dumps(m), flush=True)\n"
+
+
+@pytest.fixture
+def beside(tmp_path, monkeypatch):
+    def carried_out(program, told=lambda _: None, mps="off"):
+        monkeypatch.setattr(program_process, "_PROGRAM", program.replace("{", "{{").replace("}", "}}"))
+        return carry_out_beside(tmp_path, 1, told, mps)
+
+    return carried_out
+
+
+def test_what_they_say_is_heard(beside):
+    heard = []
+    beside(SAY + "say(frame=len(sys.argv[2]), source=1, cc=.9)\nprint('of a library')", heard.append)
+    assert sorted(message["frame"] for message in heard) == [2, 4]
+
+
+@pytest.mark.parametrize("cards, shared", [("3", {"3"}), ("3,5", {"3", "5"}), ("3,5,6", {"3", "5"})])
+def test_of_several_gpus_each_has_its_own(beside, monkeypatch, cards, shared):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", cards)
+    heard = []
+    beside("import os\n" + SAY + "say(card=os.environ['CUDA_VISIBLE_DEVICES'])", heard.append)
+    assert len(heard) == 2 and {message["card"] for message in heard} == shared
+
+
+def test_one_gpu_is_shared_at_one_time(beside, tmp_path, monkeypatch):
+    @contextmanager
+    def service(gpu, say):
+        yield {"CUDA_VISIBLE_DEVICES": "0", "CUDA_MPS_PIPE_DIRECTORY": f"pipes of {gpu}"}
+
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5")
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr(direction_process, "shared_gpu", service)
+    program = (
+        "import os\n"
+        + SAY
+        + "say(found=[os.environ.get('CUDA_MPS_PIPE_DIRECTORY'), os.environ['CUDA_VISIBLE_DEVICES']])"
+    )
+    for mps, expected in (("auto", ["pipes of 5", "0"]), ("off", [None, "5"])):
+        heard = []
+        beside(program, heard.append, mps)
+        assert [message["found"] for message in heard] == [expected] * 2
+
+
+@pytest.mark.parametrize("kind, error", [("input", InputError), ("simulation", SimulationError)])
+def test_an_error_of_one_ends_the_other_and_is_raised(beside, kind, error):
+    program = f"if sys.argv[2] == 'up':\n  say(error='it is so: do that.', kind={kind!r}); sys.exit(1)\n"
+    with pytest.raises(error, match=r"^it is so: do that\.$"):
+        beside(SAY + program + "time.sleep(60)")
+
+
+def test_one_that_is_killed_is_told_of(beside):
+    program = "if sys.argv[2] == 'up': import os; os.kill(os.getpid(), 9)\ntime.sleep(60)"
+    with pytest.raises(SimulationError, match="the process of the direction up ended with status -9"):
+        beside(SAY + program)
+
+
+def test_a_signal_is_passed_on_once(beside):
+    program = "import signal\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(130))\n"
+    program += "say(frame=1, source=2, cc=None)\ntime.sleep(60)"
+    started = []
+
+    def told(message):
+        started.append(message)
+        if len(started) == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(Interrupted):
+        beside(SAY + program, told)
+
+
+def test_a_direction_says_what_it_does(finished, capsys):
+    series = finished[0]
+    direction_process._carried_out(series.folder, "down", 1)
+    said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(message["frame"], message["source"], message["finished"]) for message in said] == [
+        (1, 2, True),
+        (2, 1, True),
+    ]
+
+
+def test_what_it_warns_of_is_warned_of(beside):
+    with pytest.warns(UserWarning) as caught:
+        beside(SAY + "say(warning=f'the one {sys.argv[2]}')")
+    said = [str(each.message) for each in caught if each.category is UserWarning]
+    assert sorted(said) == ["the one down", "the one up"]
+
+
+def test_it_says_once_what_is_warned_of(capsys):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # as programs of this package are started
+        direction_process._tell_of_warnings()
+        for _ in range(2):
+            warnings.warn("it is so", stacklevel=1)
+        warnings.warn("of no user", DeprecationWarning, stacklevel=1)
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [{"warning": "it is so"}]
+
+
+def test_it_ends_when_nobody_listens_any_more(monkeypatch):
+    inlet, outlet = os.pipe()
+    monkeypatch.setattr(direction_process, "_STDIN", inlet)
+    ended = []
+    monkeypatch.setattr(os, "kill", lambda pid, number: ended.append((pid, number)))
+    thread = threading.Thread(target=direction_process._end_with_parent)
+    thread.start()
+    time.sleep(0.05)
+    assert not ended
+    os.close(outlet)
+    thread.join(60)
+    assert ended == [(os.getpid(), signal.SIGTERM)]
+    os.close(inlet)

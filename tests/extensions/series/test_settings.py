@@ -1,0 +1,19 @@
+"""What the folder of a series records, and what is said where that is damaged."""
+
+import pytest
+
+from openmm_density.base.errors import InputError
+from openmm_density.extensions.series.settings import SETTINGS, START, SeriesStart, Settings
+
+
+@pytest.mark.parametrize("damage", [b"{", b"[1]", b"\xff\xfe"])
+def test_a_damaged_file_is_told_in_one_sentence(tmp_path, damage):
+    model = tmp_path / "model.pdb"
+    model.write_text("END\n")
+    settings = Settings(str(model), (), (), 5.0, {})
+    settings.write(tmp_path)
+    settings.write(tmp_path)
+    for name, read in ((SETTINGS, settings.write), (START, SeriesStart.read)):
+        (tmp_path / name).write_bytes(damage)
+        with pytest.raises(InputError, match=f"{name}: it is damaged, so that the series cannot go on"):
+            read(tmp_path)

@@ -1,0 +1,105 @@
+"""Figures for plotly: every point knows its residue, and texts are shown as they are."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from openmm_density.models.chemistry.ramachandran_tables import ALLOWED, FAVOURED, ramachandran_tables
+from openmm_density.report.fit_plots import fsc_figure, geometry_figure, progress_figure
+from openmm_density.report.ramachandran_plot import ramachandran_figure
+from openmm_density.report.residue_plots import agreement_figure, b_factor_figure
+from openmm_density.report.residue_values import rows_by_label
+from openmm_density.report.shown_model import ShownModel
+from openmm_density.validation.geometry import ramachandran
+
+from ..fragments import fragment
+
+
+def rows(count, chain="A"):
+    return [
+        {
+            **{"residue": f"{chain} ALA {number}", "chain": chain, "number": number, "kind": "polymer"},
+            **{"correlation_initial": None, "correlation_final": 0.5, "q_score_final": 0.1 * number},
+        }
+        for number in range(1, count + 1)
+    ]
+
+
+def test_each_point_knows_its_residue_and_waters_are_left_out():
+    residues = [*rows(4), {**rows(1)[0], "kind": "water"}, *rows(3, "<B>")]
+    figure = agreement_figure(residues, {"initial": "before", "final": "after"}, [(1, 2), (6,)])
+    # Nothing is known before.
+    assert [trace["name"] for trace in figure["data"]] == ["after", "after"]
+    assert all(trace["customdata"] == [0, 1, 2, 3, 5, 6, 7] for trace in figure["data"])
+    assert figure["data"][0]["text"][4] == "&lt;B&gt; ALA 1"
+    assert figure["data"][1]["y"] == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.1, 0.2, 0.3])
+    bands = [(shape["x0"], shape["x1"]) for shape in figure["layout"]["shapes"] if shape["type"] == "rect"]
+    assert bands == [(0.5, 2.5), (4.5, 5.5)]
+    assert (
+        agreement_figure([{**residues[0], "correlation_final": None, "q_score_final": None}], {}, []) is None
+    )
+
+
+def test_b_factors_are_drawn_where_they_differ():
+    residues = rows(3)
+    assert (
+        b_factor_figure(residues, [20.0, 20.0, 20.0]) is None
+        and b_factor_figure(residues, [None] * 3) is None
+    )
+    assert b_factor_figure(residues, [20.0, None, 30.0])["data"][0]["customdata"] == [0, 2]
+
+
+def test_progress_has_a_panel_for_what_the_log_has():
+    log = [
+        {"step": 200 * n, "cc": 0.1 * n, "similarity": 0.5, "strength": 10.0, "temperature": 300.0}
+        for n in range(5)
+    ]
+    stages = [{"name": "<heat>", "steps": 400}, {"name": "cool", "steps": 400}]
+    figure = progress_figure(log, stages)
+    assert [trace["name"] for trace in figure["data"]] == ["CC", "similarity", "strength", "temperature"]
+    assert [each["text"] for each in figure["layout"]["annotations"]] == ["&lt;heat>", "cool"]
+    assert len(progress_figure([{**row, "ca_rmsd": 1.0} for row in log], stages)["data"]) == 5
+    assert progress_figure([], stages) is None
+
+
+def test_curves_and_bars_are_left_out_where_there_are_none():
+    curve = {"frequency": [0.05, 0.1, 0.2], "correlation": [1.0, 0.8, 0.2]}
+    figure = fsc_figure({"initial": ("before", None), "final": ("after", curve)})
+    assert [trace["name"] for trace in figure["data"]] == ["after"]
+    assert figure["layout"]["xaxis"]["ticktext"] == ["20", "10", "6", "5"]
+    assert fsc_figure({"final": ("after", None)}) is None
+    report = {"bond_rmsd": 0.01, "ramachandran_outlier_count": 2, "ramachandran_count": 50}
+    bars = geometry_figure({"final": ("after", report), "reference": ("reference", None)})["data"]
+    assert [bar["y"] for bar in bars] == [[0.01], [4.0]]
+    assert geometry_figure({"final": ("after", {})}) is None
+
+
+def test_the_ramachandran_plot_has_the_residues_in_their_regions(tmp_path):
+    model = fragment(tmp_path / "model.pdb")
+    labels = [f"A {residue.name} {residue.id}" for residue in model.topology.residues()]
+    places = rows_by_label([{"residue": label} for label in labels])
+    figure = ramachandran_figure([ShownModel("after", "after", model.topology, model.positions)], places)
+    expected = ramachandran(model.topology, model.positions)
+    found = sorted(
+        (row, phi, psi)
+        for trace in figure["data"]
+        for row, phi, psi in zip(trace["customdata"], trace["x"], trace["y"])
+    )
+    assert [row for row, _, _ in found] == expected.residues.tolist()
+    assert [phi for _, phi, _ in found] == pytest.approx(np.degrees(expected.phi), abs=0.06)
+    assert [psi for _, _, psi in found] == pytest.approx(np.degrees(expected.psi), abs=0.06)
+
+
+def test_regions_are_those_of_the_tables(tmp_path):
+    model = fragment(tmp_path / "model.pdb")
+    figure = ramachandran_figure([ShownModel("after", "after", model.topology, model.positions)], {})
+    tables = ramachandran_tables()
+    assert "general" in figure["regions"]
+    for plot, paths in figure["regions"].items():
+        for name, level in (("favoured", FAVOURED), ("allowed", ALLOWED[plot])):
+            corners = re.findall(r"M([^,]+),([^L]+)L[^L]+L([^,]+),([^L]+)L", paths[name])
+            area = sum((float(x1) - float(x0)) * (float(y1) - float(y0)) for x0, y0, x1, y1 in corners)
+            assert area == pytest.approx(4.0 * (tables[plot] >= level).sum())
