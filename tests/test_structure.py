@@ -26,7 +26,6 @@ FLOORS = (
 )
 FLOOR = {name: number for number, names in enumerate(FLOORS) for name in names.split()}
 
-HOOK = "openmm_density.fitting.extension"
 # Extensions that do not hang on the hook yet: the core, and others, still import them by name. These become fewer.
 USED_BY_CORE = {
     "crystal_fit",
@@ -122,14 +121,8 @@ def extension_of(name: str) -> str | None:
     return parts[2] if parts[1:2] == ["extensions"] and len(parts) > 2 else None
 
 
-def test_the_hook_imports_nothing_but_types():
-    tree = modules()[HOOK][1]
-    assert not [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.level]
-
-
 def test_nothing_imports_in_a_circle():
     left = {name: {each for each in imports_of(name) if each in modules()} - {name} for name in modules()}
-    left[HOOK] = set()  # what it imports are the types of what is passed through it
     # What a package shows is in its modules, which may name the package.
     left = {name: {each for each in found if not name.startswith(f"{each}.")} for name, found in left.items()}
     while left:

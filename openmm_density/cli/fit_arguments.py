@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from ..energies.measures import SIMILARITIES
-from ..fitting.extension import extension_options
+from ..fitting.installed_extensions import extension_options
 from .arguments import (
     add_amplitudes,
     add_columns,

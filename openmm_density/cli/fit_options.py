@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..fitting.extension import extension_options, protocol_asked
+from ..fitting.installed_extensions import extension_options, protocol_asked
 
 if TYPE_CHECKING:
     from ..fitting.protocols import Protocol

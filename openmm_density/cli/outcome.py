@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..base.progress import console_for_results
 from ..base.stopwatch import PARTS, WITHIN, in_words
-from ..fitting.extension import extensions
+from ..fitting.installed_extensions import extensions
 
 if TYPE_CHECKING:
     from rich.console import Console

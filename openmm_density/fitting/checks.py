@@ -14,8 +14,8 @@ from ..models.chemistry.residues import residue_kind
 from ..models.structures import Model
 from ..models.symmetry_operators import SymmetryOperators
 from ..validation.map_checks import check_map_units
-from .extension import extension_options, extensions
 from .fit_map import FitMap
+from .installed_extensions import extension_options, extensions
 from .protocols import Protocol
 
 # Of the arguments of `DensityFit`, those that a fit sets itself.

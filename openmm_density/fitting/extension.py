@@ -1,4 +1,4 @@
-"""The one hook of a fit: `FitExtension`, and how those that are installed are found.
+"""The one hook of a fit: `FitExtension`; `installed_extensions` finds and calls those that are installed.
 
 An extension is a class with what it adds to a fit, and nothing that it does not need: each method does nothing by default, is
 called with objects of the core, and returns plain data, which the core puts in place. In the order of a fit:
@@ -29,37 +29,28 @@ within the methods. No module of the core names an extension; without its entry 
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from functools import cache
-from importlib import import_module
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
-from typing import Protocol as Shape
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import numpy as np
     import openmm
 
-    from ..base.stopwatch import Stopwatch
     from ..models.preparation import Prepared
     from ..report.blocks import Block, Section
     from .checkpoints import RunFolder
     from .engine import Engine
-    from .fit_map import FitMap
     from .fit_result import FitResult, Progress
+    from .fit_run import Ending
     from .flexible_fit import FlexibleFit
-    from .interrupts import Stop, StopRequest
+    from .interrupts import Stop
     from .options import RunOptions
     from .output.doubt import Doubt
     from .protocols import Protocol
     from .run_state import RunState
     from .stage_context import StageContext
-
-GROUP = "openmm_density.extensions"
-OWN = Path(__file__).parents[1] / "extensions" / "entry_points.txt"
+    from .stage_run import StageDriver
 
 
 @dataclass(frozen=True)
@@ -120,54 +111,6 @@ class Told:
     untrue: Sequence[str] = ()
     doubts: Sequence[Doubt] = ()
     units: Mapping[str, str] = field(default_factory=dict)
-
-
-class Ending(NamedTuple):
-    """What an extension has at the end of a fit: the parts of it, its last Context and state, and what may end it early."""
-
-    engine: Engine
-    protocol: Protocol
-    fit_map: FitMap
-    solute: Prepared
-    running: StageContext
-    state: RunState
-    stop: StopRequest
-    stopwatch: Stopwatch
-
-
-class StageDriver(Shape):
-    """What steps a stage; its Context shows the model that is followed after every step, for log and trajectory."""
-
-    def is_at(self, running: StageContext, state: RunState) -> bool:
-        """Return whether it can `go_on` from a saved state, without a new one being made."""
-
-    def go_on(self, running: StageContext, state: RunState) -> None:
-        """Go on from a saved state, shown in another Context."""
-
-    def step(self, stage_step: int, length: int, stop: StopRequest) -> int:
-        """Make so many steps; return how many were made."""
-
-    def look_at_ligands(self, state: RunState) -> None:
-        """See to ligands with a learned potential, see `StageContext.look_at_ligands`."""
-
-    def update(self, state: RunState) -> None:
-        """Put what it needs to go on into a state."""
-
-    def finish(
-        self,
-        state: RunState,
-        stop: StopRequest,
-        ca_rmsd: Callable[[np.ndarray], float | None],
-        evidence_of: Callable[[np.ndarray], np.ndarray | None],
-    ) -> None:
-        """Show the model with which the fit goes on, once the stage has ended."""
-
-
-class Unfinished(NamedTuple):
-    """What an extension was interrupted in, after the fit of one model had come to its end, and why to go on with it."""
-
-    what: str
-    remedy: str
 
 
 class FitExtension:
@@ -242,97 +185,3 @@ class FitExtension:
     def lines(self, summary: Mapping[str, Any]) -> Sequence[str]:
         """Return what the command prints in the end."""
         return ()
-
-
-@cache
-def extensions() -> tuple[FitExtension, ...]:
-    """Return the extensions that are installed: those of this package in their order, then others by name.
-
-    Raises
-    ------
-    ImportError
-        If one cannot be imported; the message names its entry point.
-    """
-    return tuple(_loaded(name, target) for name, target in entry_points(OWN, sys.path).items())
-
-
-def extension_options() -> list[Option]:
-    """Return the options of all extensions."""
-    found: dict[str, Option] = {}
-    for option in (option for extension in extensions() for option in extension.options):
-        same = found.get(option.name)
-        found[option.name] = option if same is None else replace(same, help=f"{same.help}; {option.help}")
-    return list(found.values())
-
-
-def shared_out(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return options with those of extensions, by default where not given, and the others alone, without "solvent"."""
-    defaults = {option.name: option.default for option in extension_options()}
-    others = {name: value for name, value in options.items() if name not in {*defaults, "solvent"}}
-    return {**defaults, **options}, others
-
-
-def extended(
-    fit: FlexibleFit,
-    result: FitResult,
-    folder: RunFolder | None = None,
-    stop: Stop | None = None,
-    progress: Progress | None = None,
-) -> FitResult:
-    """Return the result of a fit that has come to its end with what extensions find yet."""
-    for extension in extensions():
-        result = extension.after(fit, result, folder, stop or _Never(), progress or (lambda *_: None))
-    return result
-
-
-class _Never:
-    requested = False
-
-
-def protocol_asked(protocol: Protocol, asked: Mapping[str, Any]) -> Protocol:
-    """Return a protocol with what the options of extensions ask for."""
-    for extension in extensions():
-        protocol = extension.protocol(protocol, asked)
-    return protocol
-
-
-def entry_points(own: Path, folders: Iterable[str]) -> dict[str, str]:
-    """Return the entry points of a file, then those of packages in folders, which `importlib.metadata` would read too slowly.
-
-    Returns
-    -------
-    dict of str to str
-        As in ``package.module:Class``, by name.
-    """
-    found = dict(_declared(own))
-    others = {}
-    for folder in dict.fromkeys(folders):
-        for kind in ("dist-info", "egg-info"):
-            for path in Path(folder or ".").glob(f"*.{kind}/entry_points.txt"):
-                with suppress(
-                    OSError, UnicodeDecodeError
-                ):  # of a package that is just being removed, or none
-                    others |= dict(_declared(path))
-    return found | {name: others[name] for name in sorted(others.keys() - found.keys())}
-
-
-def _declared(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield name and object of each entry point of the group in a file."""
-    text = path.read_text(encoding="utf-8")
-    if f"[{GROUP}]" in text:
-        for line in text.partition(f"[{GROUP}]")[2].partition("\n[")[0].splitlines():
-            name, equals, target = line.partition("=")
-            if equals:
-                yield name.strip(), target.strip()
-
-
-def _loaded(name: str, target: str) -> FitExtension:
-    module, _, attribute = target.partition(":")
-    try:
-        extension = getattr(import_module(module), attribute)()
-    except (ImportError, AttributeError) as error:
-        raise ImportError(
-            f"the extension {name} of openmm-density ({target}) cannot be imported: {error}"
-        ) from error
-    extension.name = name
-    return extension

@@ -13,7 +13,7 @@ from ..models.preparation import Prepared
 
 if TYPE_CHECKING:
     from ..energies.atomic_parameters import BFactors, Occupancies
-    from .extension import Unfinished
+    from .installed_extensions import Unfinished
 
 
 @dataclass(frozen=True)

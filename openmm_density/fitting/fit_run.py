@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import openmm
@@ -23,12 +23,12 @@ from ..validation.geometry import geometry_report
 from .beside import Beside
 from .checkpoints import RunFolder
 from .engine import Engine
-from .extension import Ending, extensions
 from .final_trials import FinalTrials
 from .fit_map import FitMap
 from .fit_result import FitResult, Progress, Row
 from .fit_systems import FitSystems
 from .improvement import why_not_better
+from .installed_extensions import extensions
 from .interrupts import Deadline, StopRequest
 from .ligands.watch import check_same_potentials
 from .locks import FolderLock
@@ -46,6 +46,19 @@ from .stage_run import StageRun, Watch
 HASTY_MINIMIZATION, HASTY_SECONDS = 100, 2.0
 
 _CONSTRAINT_TOLERANCE = 1e-6
+
+
+class Ending(NamedTuple):
+    """What an extension has at the end of a fit: the parts of it, its last Context and state, and what may end it early."""
+
+    engine: Engine
+    protocol: Protocol
+    fit_map: FitMap
+    solute: Prepared
+    running: StageContext
+    state: RunState
+    stop: StopRequest
+    stopwatch: Stopwatch
 
 
 class FitRun:

@@ -33,9 +33,9 @@ from ..restraints import (
     Restraint,
     make_restraints,
 )
-from .extension import extensions
 from .final_geometry import RESTRAINT_SCALES, stiffen
 from .fit_map import FitMap
+from .installed_extensions import extensions
 from .options import RestraintOptions, RunOptions
 from .protocols import COARSE, NEAR_CC, Protocol, Stage
 from .unseen import unseen_residues

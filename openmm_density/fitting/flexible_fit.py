@@ -36,11 +36,11 @@ from .checks import (
     check_resolutions,
     check_start,
 )
-from .extension import extended, protocol_asked, shared_out
 from .fit_map import FitMap
 from .fit_result import FitResult, Progress
 from .fit_run import FitRun
 from .fit_systems import FitSystems, own_backend
+from .installed_extensions import extended, protocol_asked, shared_out
 from .interrupts import Stop, StopRequest
 from .map_examination import (
     Examination,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from typing import Protocol as Shape
 
 import numpy as np
 
@@ -15,9 +17,9 @@ from ..energies.calibration import STRENGTH_BOUNDS
 from .checkpoints import RunFolder, Trajectory, cut_trajectory
 from .convergence import Plateau
 from .engine import Engine
-from .extension import StageDriver, extensions
 from .final_trials import FinalTrials
 from .fit_result import Progress, Row
+from .installed_extensions import extensions
 from .interrupts import StopRequest
 from .ligands.watch import LOOK_INTERVAL
 from .measurements import Measurements, PendingRow
@@ -33,6 +35,34 @@ WARM, WARM_STEPS = 300.0, 100
 # The root mean square force of the density over that of the force field.
 FORCE_RATIO = 0.5
 MOST_BLOW_UPS = 3
+
+
+class StageDriver(Shape):
+    """What steps a stage; its Context shows the model that is followed after every step, for log and trajectory."""
+
+    def is_at(self, running: StageContext, state: RunState) -> bool:
+        """Return whether it can `go_on` from a saved state, without a new one being made."""
+
+    def go_on(self, running: StageContext, state: RunState) -> None:
+        """Go on from a saved state, shown in another Context."""
+
+    def step(self, stage_step: int, length: int, stop: StopRequest) -> int:
+        """Make so many steps; return how many were made."""
+
+    def look_at_ligands(self, state: RunState) -> None:
+        """See to ligands with a learned potential, see `StageContext.look_at_ligands`."""
+
+    def update(self, state: RunState) -> None:
+        """Put what it needs to go on into a state."""
+
+    def finish(
+        self,
+        state: RunState,
+        stop: StopRequest,
+        ca_rmsd: Callable[[np.ndarray], float | None],
+        evidence_of: Callable[[np.ndarray], np.ndarray | None],
+    ) -> None:
+        """Show the model with which the fit goes on, once the stage has ended."""
 
 
 @dataclass(frozen=True)

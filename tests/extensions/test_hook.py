@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from openmm_density import DensityMap
-from openmm_density.fitting import extension
+from openmm_density.fitting import FitExtension, Option, installed_extensions
 
 from ..cli.commands import run
 from ..conftest import PROJECT
@@ -28,13 +28,13 @@ def alone(tmp_path, monkeypatch):
     (packages / "compactness-1.0.dist-info").mkdir(parents=True)
     (packages / "compactness.py").write_text(SOURCE)
     (packages / "compactness-1.0.dist-info" / "entry_points.txt").write_text(
-        f"[{extension.GROUP}]\n{DECLARED}"
+        f"[{installed_extensions.GROUP}]\n{DECLARED}"
     )
     monkeypatch.syspath_prepend(packages)
-    monkeypatch.setattr(extension, "OWN", tmp_path / "none.txt")
-    extension.extensions.cache_clear()
+    monkeypatch.setattr(installed_extensions, "OWN", tmp_path / "none.txt")
+    installed_extensions.extensions.cache_clear()
     yield tmp_path
-    extension.extensions.cache_clear()
+    installed_extensions.extensions.cache_clear()
     sys.modules.pop("compactness", None)
 
 
@@ -83,17 +83,17 @@ def test_the_documented_extension_takes_part_in_a_fit_without_the_packages_own(a
 
 def test_entry_points_are_read_from_installed_packages_behind_the_own(tmp_path):
     own = tmp_path / "own.txt"
-    own.write_text(f"[{extension.GROUP}]\nsecond = a.b:C\nfirst = a.d:E\n\n[other]\nthird = f:G\n")
+    own.write_text(f"[{installed_extensions.GROUP}]\nsecond = a.b:C\nfirst = a.d:E\n\n[other]\nthird = f:G\n")
     for package, text in {
-        "y-2.dist-info": f"[console_scripts]\nx = y:z\n[{extension.GROUP}]\nlast = y.z:Z\nfirst = not:Own\n",
-        "x-1.egg-info": f"[{extension.GROUP}]\nearlier=x:X\n",
+        "y-2.dist-info": f"[console_scripts]\nx = y:z\n[{installed_extensions.GROUP}]\nlast = y.z:Z\nfirst = not:Own\n",
+        "x-1.egg-info": f"[{installed_extensions.GROUP}]\nearlier=x:X\n",
         "z-3.dist-info": "[console_scripts]\nz = z:z\n",
     }.items():
         (tmp_path / package).mkdir()
         (tmp_path / package / "entry_points.txt").write_text(text)
     (tmp_path / "damaged-1.dist-info").mkdir()
     (tmp_path / "damaged-1.dist-info" / "entry_points.txt").write_bytes(b"\xff\xfe")
-    found = extension.entry_points(own, [str(tmp_path), str(tmp_path), str(tmp_path / "nowhere")])
+    found = installed_extensions.entry_points(own, [str(tmp_path), str(tmp_path), str(tmp_path / "nowhere")])
     assert list(found.items()) == [
         ("second", "a.b:C"),
         ("first", "a.d:E"),
@@ -104,21 +104,26 @@ def test_entry_points_are_read_from_installed_packages_behind_the_own(tmp_path):
 
 def test_one_that_cannot_be_imported_is_named():
     with pytest.raises(ImportError, match=r"the extension broken of openmm-density \(no_such_module:A\)"):
-        extension._loaded("broken", "no_such_module:A")
+        installed_extensions._loaded("broken", "no_such_module:A")
 
 
 def test_every_extension_of_the_package_is_in_its_entry_points():
-    declared = extension.entry_points(extension.OWN, [])
-    written = [path for path in extension.OWN.parent.rglob("*.py") if "(FitExtension)" in path.read_text()]
-    rooms = {path.relative_to(extension.OWN.parent).parts[0] for path in written}
+    declared = installed_extensions.entry_points(installed_extensions.OWN, [])
+    written = [
+        path for path in installed_extensions.OWN.parent.rglob("*.py") if "(FitExtension)" in path.read_text()
+    ]
+    rooms = {path.relative_to(installed_extensions.OWN.parent).parts[0] for path in written}
     assert declared.keys() == rooms
     assert all(target.startswith(f"openmm_density.extensions.{name}") for name, target in declared.items())
 
 
 def test_an_option_that_two_extensions_declare_is_there_once(monkeypatch):
-    one, other = extension.FitExtension(), extension.FitExtension()
-    one.options = (extension.Option("copies", "an ensemble", int), extension.Option("alone", "one"))
-    other.options = (extension.Option("copies", "with exchange, a ladder", int),)
-    monkeypatch.setattr(extension, "extensions", lambda: (one, other))
-    found = [(option.name, option.help) for option in extension.extension_options()]
+    one, other = FitExtension(), FitExtension()
+    one.options = (
+        Option("copies", "an ensemble", int),
+        Option("alone", "one"),
+    )
+    other.options = (Option("copies", "with exchange, a ladder", int),)
+    monkeypatch.setattr(installed_extensions, "extensions", lambda: (one, other))
+    found = [(option.name, option.help) for option in installed_extensions.extension_options()]
     assert found == [("copies", "an ensemble; with exchange, a ladder"), ("alone", "one")]

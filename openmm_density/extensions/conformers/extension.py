@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ...fitting.extension import Ending, FitExtension, Option, Told
+from ...fitting.extension import FitExtension, Option, Told
 
 if TYPE_CHECKING:
     from ...fitting.checkpoints import RunFolder
     from ...fitting.fit_result import FitResult, Progress
+    from ...fitting.fit_run import Ending
     from ...fitting.flexible_fit import FlexibleFit
     from ...fitting.interrupts import Stop
     from ...fitting.protocols import Protocol

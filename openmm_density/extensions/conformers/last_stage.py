@@ -13,9 +13,9 @@ from ...base.errors import InputError, SimulationError
 from ...base.units import ANGSTROM_PER_NANOMETER
 from ...base.wording import listing
 from ...fitting.engine import Engine
-from ...fitting.extension import Ending
 from ...fitting.fit_map import FitMap, scattering_of
 from ...fitting.fit_result import FitResult
+from ...fitting.fit_run import Ending
 from ...fitting.interrupts import Stop
 from ...fitting.protocols import Protocol
 from ...fitting.run_state import RunState

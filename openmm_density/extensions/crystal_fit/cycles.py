@@ -11,9 +11,9 @@ from typing import Any
 from ...base.atomic_files import write_text
 from ...base.stopwatch import Stopwatch
 from ...base.wording import listing
-from ...fitting.extension import extended
 from ...fitting.fit_result import FitResult, Row
 from ...fitting.flexible_fit import FlexibleFit
+from ...fitting.installed_extensions import extended
 from ...fitting.locks import wait_until_free
 from ...fitting.output import OutputFolder
 from ...fitting.output.results import UNFINISHED, finished_summary

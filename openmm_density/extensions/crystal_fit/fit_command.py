@@ -18,7 +18,7 @@ from ...cli.fit_arguments import defaults
 from ...cli.fit_checks import check_resumed_options
 from ...cli.fit_options import FitOptions, values
 from ...cli.startup import loading, started
-from ...fitting.extension import protocol_asked
+from ...fitting.installed_extensions import protocol_asked
 from ...fitting.output.results import SUMMARY
 
 if TYPE_CHECKING:

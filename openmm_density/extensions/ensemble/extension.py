@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...base.errors import InputError, as_argument
-from ...fitting.extension import FitExtension, Option, Told, Unfinished
+from ...fitting.extension import FitExtension, Option, Told
+from ...fitting.installed_extensions import Unfinished
 
 if TYPE_CHECKING:
     from ...fitting.checkpoints import RunFolder

@@ -10,13 +10,13 @@ from ...fitting.extension import FitExtension, Option, Told
 
 if TYPE_CHECKING:
     from ...fitting.engine import Engine
-    from ...fitting.extension import StageDriver
     from ...fitting.fit_result import FitResult
     from ...fitting.flexible_fit import FlexibleFit
     from ...fitting.options import RunOptions
     from ...fitting.protocols import Protocol
     from ...fitting.run_state import RunState
     from ...fitting.stage_context import StageContext
+    from ...fitting.stage_run import StageDriver
     from ...report.blocks import Section
 
 

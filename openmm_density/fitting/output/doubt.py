@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...validation.stretches import DoubtfulStretch
-from ..extension import extensions
+from ..installed_extensions import extensions
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,10 @@ from ...base.wording import one_line
 from ...extensions.deposition.diffraction import Crystal
 from ...models.structure_files import pdb_limit, prepared_header, write_cif, write_model_cif, write_pdb
 from ..checkpoints import RunFolder, remove_leftovers
-from ..extension import extensions
 from ..fit_result import FitResult, Written
 from ..flexible_fit import FlexibleFit
 from ..half_maps import StrengthScan
+from ..installed_extensions import extensions
 from ..interrupts import Stop
 from ..locks import FolderLock
 from ..log_table import log_table

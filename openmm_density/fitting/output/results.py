@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ...base.errors import InputError, as_argument
-from ..extension import extensions
+from ..installed_extensions import extensions
 
 UNFINISHED = "unfinished"
 """The folder, in that of the results, of what a fit in progress needs to go on."""

@@ -25,10 +25,10 @@ from ...validation.density_level import density_level
 from ...validation.flatness import flat_ligands
 from ...validation.geometry import compare_geometry, geometry_report
 from ...validation.map_checks import MapChecks
-from ..extension import extensions
 from ..fit_result import FitResult
 from ..flexible_fit import FlexibleFit
 from ..half_maps import StrengthScan
+from ..installed_extensions import extensions
 from .agreement import ModelAgreement, poorest
 from .contacts import contact_report
 from .doubt import Doubt, located

@@ -20,7 +20,7 @@ from openmm_density.extensions.conformers.last_stage import (
 )
 from openmm_density.extensions.conformers.output import conformer_doubts, conformer_notes, conformers_told
 from openmm_density.fitting import FlexibleFit, fit_run
-from openmm_density.fitting.extension import extended
+from openmm_density.fitting.installed_extensions import extended
 from openmm_density.fitting.output.notes import notes_on
 from openmm_density.fitting.written_atoms import input_b_factors, input_occupancies, written_alternates
 from openmm_density.models import prepare, read_model

@@ -11,11 +11,11 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from openmm_density.base.errors import with_arguments
-from openmm_density.fitting.extension import Unfinished
 from openmm_density.fitting.final_strength import LEAST
 from openmm_density.fitting.fit_map import FitMap
 from openmm_density.fitting.flexible_fit import FlexibleFit
 from openmm_density.fitting.half_maps import StrengthScan
+from openmm_density.fitting.installed_extensions import Unfinished
 from openmm_density.fitting.output import doubts, notes
 from openmm_density.fitting.output.agreement import model_agreement
 from openmm_density.fitting.output.doubts import MOST_STRETCHES, _half_map_doubt

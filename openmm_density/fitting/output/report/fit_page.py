@@ -32,7 +32,7 @@ from ....report.shown_model import COPIES
 from ....report.structures import drawn_models
 from ....report.surfaces import surfaces_of
 from ....validation.named_residues import LocatedDoubt, ResidueFinder, doubts_in
-from ...extension import extensions
+from ...installed_extensions import extensions
 from ..figures import crossing_in_words, figure_table
 from .assembly import assembly_card
 from .contents import FitContents

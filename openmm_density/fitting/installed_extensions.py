@@ -1,0 +1,112 @@
+"""Extensions that are installed: the core calls them here, and knows no type of theirs; `extension` says what they are."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+GROUP = "openmm_density.extensions"
+OWN = Path(__file__).parents[1] / "extensions" / "entry_points.txt"
+
+
+class Unfinished(NamedTuple):
+    """What an extension was interrupted in, after the fit of one model had come to its end, and why to go on with it."""
+
+    what: str
+    remedy: str
+
+
+@cache
+def extensions() -> tuple[Any, ...]:
+    """Return the extensions that are installed: those of this package in their order, then others by name.
+
+    Raises
+    ------
+    ImportError
+        If one cannot be imported; the message names its entry point.
+    """
+    return tuple(_loaded(name, target) for name, target in entry_points(OWN, sys.path).items())
+
+
+def extension_options() -> list[Any]:
+    """Return the options of all extensions."""
+    found: dict[str, Any] = {}
+    for option in (option for extension in extensions() for option in extension.options):
+        same = found.get(option.name)
+        found[option.name] = option if same is None else replace(same, help=f"{same.help}; {option.help}")
+    return list(found.values())
+
+
+def shared_out(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return options with those of extensions, by default where not given, and the others alone, without "solvent"."""
+    defaults = {option.name: option.default for option in extension_options()}
+    others = {name: value for name, value in options.items() if name not in {*defaults, "solvent"}}
+    return {**defaults, **options}, others
+
+
+def extended(
+    fit: Any, result: Any, folder: Any = None, stop: Any = None, progress: Callable[..., None] | None = None
+) -> Any:
+    """Return the result of a fit that has come to its end with what extensions find yet."""
+    for extension in extensions():
+        result = extension.after(fit, result, folder, stop or _Never(), progress or (lambda *_: None))
+    return result
+
+
+class _Never:
+    requested = False
+
+
+def protocol_asked(protocol: Any, asked: Mapping[str, Any]) -> Any:
+    """Return a protocol with what the options of extensions ask for."""
+    for extension in extensions():
+        protocol = extension.protocol(protocol, asked)
+    return protocol
+
+
+def entry_points(own: Path, folders: Iterable[str]) -> dict[str, str]:
+    """Return the entry points of a file, then those of packages in folders, which `importlib.metadata` would read too slowly.
+
+    Returns
+    -------
+    dict of str to str
+        As in ``package.module:Class``, by name.
+    """
+    found = dict(_declared(own))
+    others = {}
+    for folder in dict.fromkeys(folders):
+        for kind in ("dist-info", "egg-info"):
+            for path in Path(folder or ".").glob(f"*.{kind}/entry_points.txt"):
+                with suppress(
+                    OSError, UnicodeDecodeError
+                ):  # of a package that is just being removed, or none
+                    others |= dict(_declared(path))
+    return found | {name: others[name] for name in sorted(others.keys() - found.keys())}
+
+
+def _declared(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield name and object of each entry point of the group in a file."""
+    text = path.read_text(encoding="utf-8")
+    if f"[{GROUP}]" in text:
+        for line in text.partition(f"[{GROUP}]")[2].partition("\n[")[0].splitlines():
+            name, equals, target = line.partition("=")
+            if equals:
+                yield name.strip(), target.strip()
+
+
+def _loaded(name: str, target: str) -> Any:
+    module, _, attribute = target.partition(":")
+    try:
+        extension = getattr(import_module(module), attribute)()
+    except (ImportError, AttributeError) as error:
+        raise ImportError(
+            f"the extension {name} of openmm-density ({target}) cannot be imported: {error}"
+        ) from error
+    extension.name = name
+    return extension
