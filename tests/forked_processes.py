@@ -51,6 +51,8 @@ _processes.end()
 """
 _PROJECT = Path(__file__).parents[1]
 _START = subprocess.Popen
+# Threads may start processes side by side.
+_ONE_AT_A_TIME = threading.Lock()
 _ARGUMENTS = inspect.signature(subprocess.Popen._execute_child)
 
 
@@ -76,8 +78,9 @@ class ForkServer:
 
     def fork(self, request: dict[str, object], descriptors: list[int]) -> int:
         """Return the number of a new process."""
-        socket.send_fds(self._socket, [pickle.dumps(request)], descriptors)
-        told = self._socket.recv(4)
+        with _ONE_AT_A_TIME:
+            socket.send_fds(self._socket, [pickle.dumps(request)], descriptors)
+            told = self._socket.recv(4)
         assert told, "the process to fork from has ended, see above"
         return struct.unpack("i", told)[0]
 
@@ -101,8 +104,9 @@ class ForkedProcess(subprocess.Popen):
         if words[:1] != [sys.executable] or not is_program or asked["preexec_fn"]:
             super()._execute_child(*given)
             return
-        if ForkedProcess.server is None:
-            ForkedProcess.server = ForkServer()
+        with _ONE_AT_A_TIME:
+            if ForkedProcess.server is None:
+                ForkedProcess.server = ForkServer()
         self._status, writing = os.pipe()
         streams = [
             asked[name] if asked[name] >= 0 else number

@@ -42,8 +42,9 @@ def main(
         What runs a command in place of its own function.
     """
     note_start(is_process=arguments is None)
-    options, unknown = build_parser().parse_known_args(arguments)
-    name, run = f"{PROGRAM} {options.command}", options.__dict__.pop("run")
+    parser, functions = _parser()
+    options, unknown = parser.parse_known_args(arguments)
+    name = f"{PROGRAM} {options.command}"
     try:
         os.getcwd()
     except OSError:  # torch would end the process without a message
@@ -69,7 +70,7 @@ def main(
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     warnings.showwarning = _once_each()
     try:
-        return commands.get(options.command, run)(options)
+        return {**functions, **commands}[options.command](options)
     except BrokenPipeError:
         return 141
     except KeyboardInterrupt:
@@ -108,15 +109,21 @@ def _once_each() -> Callable[..., None]:
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of all commands, of which `main` runs one."""
+    return _parser()[0]
+
+
+def _parser() -> tuple[Parser, dict[str, Callable[..., int]]]:
+    """Return the parser of all commands, and the function of each."""
     parser = Parser(prog=PROGRAM, description="Fit atomic models into density maps with OpenMM.")
     parser.add_argument(
         "--version", action=_Version, nargs=0, default=argparse.SUPPRESS, help="print the version"
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
+    functions: dict[str, Callable[..., int]] = {}
     for command in (fit, simulate, score, report, planes, *_of_extensions()):
         command.add_parser(commands)
-        list(commands.choices.values())[-1].set_defaults(run=command.run)
-    return parser
+        functions[list(commands.choices)[-1]] = command.run
+    return parser, functions
 
 
 def _of_extensions() -> list[ModuleType]:

@@ -87,7 +87,11 @@ def entry_points(own: Path, folders: Iterable[str]) -> dict[str, str]:
                     OSError, UnicodeDecodeError
                 ):  # of a package that is just being removed, or none
                     others |= dict(_declared(path))
-    return found | {name: others[name] for name in sorted(others.keys() - found.keys())}
+    # What an installation says of this package may be of an earlier state of it.
+    names = sorted(
+        name for name in others.keys() - found.keys() if not others[name].startswith("openmm_density.")
+    )
+    return found | {name: others[name] for name in names}
 
 
 def _declared(path: Path) -> Iterator[tuple[str, str]]:

@@ -61,7 +61,7 @@ class LigandParameters:
         self.smiles = dict(smiles)
         molecule_of, generators = self._imported("openff.toolkit", "openmmforcefields.generators")
         self._molecules = {
-            name: self._read(molecule_of.CompleteMolecule, name, text) for name, text in self.smiles.items()
+            name: self._read(molecule_of.Molecule, name, text) for name, text in self.smiles.items()
         }
         try:
             kind = getattr(generators, LIGAND_FORCE_FIELDS[forcefield])

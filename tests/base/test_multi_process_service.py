@@ -121,7 +121,7 @@ def words_of(pid):
 
 PARENT = """
 import json, sys
-from openmm_density import multi_process_service
+from openmm_density.base import multi_process_service
 multi_process_service.client_problem = lambda environment: ""
 with multi_process_service.shared_gpu("0", print) as environment:
     print(json.dumps(environment), flush=True)

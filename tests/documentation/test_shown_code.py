@@ -32,8 +32,9 @@ from .parsers import commands
 
 LINES = list(dict.fromkeys(line for block in shown("") for line in block.text.splitlines()))
 COMMANDS = [shlex.split(line) for line in LINES if line.startswith("openmm-density")]
-SNIPPETS = [block.text for block in shown("python")]
-PROTOCOLS = [block.text for block in shown("toml")]
+# An extension and how its package declares it are tested with extensions.
+SNIPPETS = [block.text for block in shown("python") if "(FitExtension)" not in block.text]
+PROTOCOLS = [block.text for block in shown("toml") if "entry-points" not in block.text]
 FEW_STEPS = ["--steps", "60", "--report-interval", "30"]
 # Shown as "console" alone; their own tests run them on less.
 TAKING_MINUTES = {"distill"}

@@ -352,7 +352,7 @@ def test_a_plugin_of_a_platform_that_is_not_here_is_told_from_a_broken_one(reaso
 OPENMM_FIRST = """
 import openmm
 import openmm_density
-from openmm_density import plugins
+from openmm_density.base import plugins
 import sys, torch
 sys.path.insert(0, sys.argv[1])
 import test_forces

@@ -82,7 +82,7 @@ def broken(tmp_path_factory) -> dict:
         "CXX": "/nonexistent",
     }
     script = (
-        "import json; from openmm_density import doctor; d = doctor.examine(); "
+        "import json; from openmm_density.extensions import doctor; d = doctor.examine(); "
         "from rich.console import Console; Console(stderr=True, width=100_000).print(doctor.report(d)); "
         "print(json.dumps(d.as_dict()))"
     )
