@@ -33,9 +33,9 @@ demo/adk_closed.mrc: $(DATA)/adk_closed.pdb | $(COMPILED)
 	mkdir -p demo
 	$(BIN)/openmm-density simulate $(DATA)/adk_closed.pdb --resolution 5 --voxel-size 1 --noise 0.1 --seed 1 --output $@ --overwrite
 
-# A file's tests stay together, for they share what they prepare. One process more than there are processors, as some tests wait.
+# A file's tests stay together, for they share what they prepare.
 test: $(COMPILED)
-	$(BIN)/python -m pytest --numprocesses $$($(BIN)/python -c "import os; print(min(os.cpu_count() + 1, 4))") --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
