@@ -38,6 +38,9 @@ def usable_folder() -> tuple[Path, str | None]:
 
     Returns
     -------
+    folder : Path
+        The folder that is asked for, where only this user (or root, or who installed this package) can write; else the
+        temporary one of this user, which may not exist.
     problem : str or None
         Who else could write in the first.
     """

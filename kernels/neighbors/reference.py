@@ -10,7 +10,6 @@ from torch import Tensor
 
 from ..table_checks import check_positions
 
-LARGEST_SHIFT = 511
 # How many boxes away an atom may be, and how many of the box's smallest heights the cut-off may be long.
 FARTHEST_BOX = 200
 MOST_HEIGHTS = 100

@@ -149,6 +149,8 @@ class ModelDensity:
 
         Returns
         -------
+        start : np.ndarray of int, shape (3,)
+            Grid indices (i, j, k) of the box's first voxel; they may be negative or lie beyond the grid.
         density : np.ndarray of float32, shape (nz, ny, nx)
             Density of the box. It reaches past every atom by the reach of its density and at least 3 Å.
         """

@@ -46,8 +46,10 @@ def read_mtz_map(
 
     Returns
     -------
+    data : np.ndarray of float32, shape (nz, ny, nx)
     matrix : np.ndarray, shape (3, 3)
         Its columns are the steps of the grid in Å.
+    space_group : gemmi.SpaceGroup
     """
     path = Path(path)
     mtz = read_mtz(path)

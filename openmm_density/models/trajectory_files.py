@@ -210,6 +210,8 @@ def dcd_frames(path: str | os.PathLike[str], atoms: np.ndarray, most: int) -> tu
     -------
     frames : np.ndarray of float32, shape (F, n, 3)
         Å.
+    every : int
+        So many frames of the file come to one.
     """
     try:
         with _quiet():

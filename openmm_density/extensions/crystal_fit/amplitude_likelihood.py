@@ -90,11 +90,6 @@ class AmplitudeLikelihood:
         self._cutoff = CUTOFF_IN_SIGMA * math.sqrt(widest / (8 * math.pi**2))
         self._rest = scaled.model[shown] - self._factor * self._of_atoms(positions, b_factors)
 
-    @property
-    def n_reflections(self) -> int:
-        """Return how many amplitudes take part."""
-        return len(self._data)
-
     def __call__(self, positions: np.ndarray, b_factors: np.ndarray) -> Likelihood:
         """Return what atoms at these positions (Å) with these B factors (Å²) make of the data."""
         model = self._rest + self._factor * self._of_atoms(positions, b_factors)

@@ -31,6 +31,7 @@ def free_reflections(
     Returns
     -------
     free : np.ndarray of bool, shape (N,)
+    sentence : str
     """
     values, counts = np.unique(flags, return_counts=True)
     if len(values) < 2:

@@ -75,6 +75,8 @@ class RotamerSearch:
         Returns
         -------
         positions : np.ndarray, shape (N, 3)
+        residues : list of int
+            Indices of those whose side chains changed.
         """
         improved, changed = self.improved_each(positions[None], residues, passes, only_seen, stop)
         return improved[0], changed[0]
@@ -97,6 +99,8 @@ class RotamerSearch:
         Returns
         -------
         positions : np.ndarray, shape (S, N, 3)
+        residues : list of list of int
+            Indices of those whose side chains changed, of each model.
         """
         positions = np.array(positions, dtype=np.float64)
         integrals = np.array([self._density.integrals(each) for each in positions]).reshape(-1, 2)
