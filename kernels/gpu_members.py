@@ -27,21 +27,10 @@ def add_to_atoms(
 ) -> None:
     """Write gradient and energy of all atoms.
 
-    Parameters
-    ----------
-    member_gradient : Tensor, shape (M, 3), float32
-    atom_offsets : Tensor, shape (A + 1,), int32
-        Atom a has the entries of ``atom_members`` from ``atom_offsets[a]`` up to ``atom_offsets[a + 1]``.
-    atom_members : Tensor, shape (M,), int32
-        Rows of ``member_gradient``.
-    energies : Tensor, shape (E,), float64
-        What is added up.
-    scale : Tensor, shape (), float64, optional
-        What the gradient is multiplied with.
-    gradient : Tensor, shape (N, 3)
-        Is written.
-    energy : Tensor, shape (), float64
-        Is written.
+    `member_gradient` float32 (M, 3); `atom_offsets` int32 (A + 1,): atom a has the entries of ``atom_members`` from
+    ``atom_offsets[a]`` up to ``atom_offsets[a + 1]``; `atom_members` int32 (M,): rows of ``member_gradient``;
+    `energies` float64 (E,): what is added up; `scale` float64 (): what the gradient is multiplied with; `gradient` (N,
+    3): is written; `energy` float64 (): is written.
     """
     check_scale(scale)
     n_atoms = gradient.shape[0]

@@ -36,13 +36,8 @@ def usable_folder() -> tuple[Path, str | None]:
 
     Nothing is made here. Links are resolved, so that what was checked is what is used.
 
-    Returns
-    -------
-    folder : Path
-        The folder that is asked for, where only this user (or root, or who installed this package) can write; else the
-        temporary one of this user, which may not exist.
-    problem : str or None
-        Who else could write in the first.
+    Returns `folder`: the folder that is asked for, where only this user (or root, or who installed this package) can
+    write; else the temporary one of this user, which may not exist. `problem`: who else could write in the first.
     """
     wanted = wanted_folder()
     problem = danger(wanted)

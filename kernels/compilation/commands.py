@@ -16,10 +16,7 @@ from pathlib import Path
 class _Running:
     """The commands that run at this moment.
 
-    Attributes
-    ----------
-    processors : threading.BoundedSemaphore
-        More compilers than processors would only need more memory: half a gigabyte each.
+    Attributes: `processors`: more compilers than processors would only need more memory: half a gigabyte each.
     """
 
     def __init__(self) -> None:

@@ -222,10 +222,7 @@ def build_lock(path: Path, seconds: float = _SECONDS) -> Iterator[bool | None]:
     Not holding it (a file system without locks, a builder that is stopped for good) costs a second compilation and nothing
     else: every build has a folder of its own, from which its results are moved into place.
 
-    Yields
-    ------
-    bool or None
-        True if it is held, False if somebody else holds it, None if the file system has no locks.
+    Yields True if it is held, False if somebody else holds it, None if the file system has no locks.
     """
     lock = FileLock(path, timeout=seconds, thread_local=False, fallback_to_soft=False)
     held: bool | None = False

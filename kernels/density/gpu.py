@@ -41,19 +41,11 @@ _FEW_ATOMS = 40_000
 
 
 class Configuration(NamedTuple):
-    """How the two large kernels are launched; the results are the same to the last bit.
+    """How the two large kernels are launched; the results are the same to the last bit."""
 
-    Attributes
-    ----------
-    splat_registers, gather_registers : int
-        At most so many registers for a thread.
-    gather_groups : int
-        Groups of atoms for each program of the gather.
-    """
-
-    splat_registers: int
+    splat_registers: int  # At most so many for a thread; as `gather_registers`
     gather_registers: int
-    gather_groups: int
+    gather_groups: int  # Groups of atoms for each program of the gather
 
 
 _CANDIDATES = tuple(

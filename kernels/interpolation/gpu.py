@@ -34,13 +34,8 @@ def map_potential(
 
     ``atoms`` and ``matrix`` are checked when they are first seen, and not again; that alone reads from the device.
 
-    Raises
-    ------
-    IndexError
-        If an atom is not among the positions.
-    RuntimeError
-        If a shape or type is wrong, the steps of the grid span no volume, or a CUDA graph is being captured with tables that no
-        call has seen before.
+    Raises IndexError if an atom is not among the positions; RuntimeError if a shape or type is wrong, the steps of the
+    grid span no volume, or a CUDA graph is being captured with tables that no call has seen before.
     """
     _check_layout(positions, atoms, weights, potential, matrix, origin)
     n_particles, n_atoms = positions.shape[0], atoms.numel()

@@ -68,13 +68,7 @@ def painn(
     weights: Sequence[Tensor],
     cutoff: float,
 ) -> tuple[Tensor, Tensor]:
-    """Return what `openmm_density.kernels.messages.painn` returns, with the same arguments.
-
-    Raises
-    ------
-    ValueError
-        As the operator.
-    """
+    """Return what `openmm_density.kernels.messages.painn` returns, with the same arguments."""
     reference.check_network(positions, box, offsets, neighbors, shifts, kinds, weights, cutoff)
     gradient = torch.empty_like(positions, memory_format=torch.contiguous_format)
     if len(positions) == 0:

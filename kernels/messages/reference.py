@@ -28,13 +28,7 @@ def messages(
     filter: Tensor,
     cutoff: float,
 ) -> tuple[Tensor, Tensor]:
-    """Return what `openmm_density.kernels.messages.messages` returns, with the same arguments.
-
-    Raises
-    ------
-    ValueError
-        As the operator.
-    """
+    """Return what `openmm_density.kernels.messages.messages` returns, with the same arguments."""
     check_call("messages", positions, box, offsets, neighbors, shifts, sent, vectors, filter, cutoff)
     first, second, d = _near_pairs(positions.double(), box, offsets, neighbors, shifts, cutoff)
     scalars, moved = _messages(first, second, d, sent.double(), vectors.double(), filter.double(), cutoff)
@@ -54,13 +48,7 @@ def messages_backward(
     by_scalars: Tensor,
     by_vectors: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return what `openmm_density.kernels.messages.messages_backward` returns, with the same arguments.
-
-    Raises
-    ------
-    ValueError
-        As the operator.
-    """
+    """Return what `openmm_density.kernels.messages.messages_backward` returns, with the same arguments."""
     check_call("messages_backward", positions, box, offsets, neighbors, shifts, sent, vectors, filter, cutoff)
     check_tables("messages_backward", {"by_scalars": (by_scalars, (len(positions), vectors.shape[2]))})
     check_tables("messages_backward", {"by_vectors": (by_vectors, tuple(vectors.shape))})
@@ -84,13 +72,7 @@ def painn(
     weights: Sequence[Tensor],
     cutoff: float,
 ) -> tuple[Tensor, Tensor]:
-    """Return what `openmm_density.kernels.messages.painn` returns, with the same arguments.
-
-    Raises
-    ------
-    ValueError
-        As the operator.
-    """
+    """Return what `openmm_density.kernels.messages.painn` returns, with the same arguments."""
     check_network(positions, box, offsets, neighbors, shifts, kinds, weights, cutoff)
     weights = [weight.detach().double() for weight in weights]
     with torch.enable_grad():
@@ -157,13 +139,7 @@ def check_list(
     shifts: Tensor,
     cutoff: float,
 ) -> None:
-    """Check shapes, types and numbers of what describes the pairs, but not what tables hold.
-
-    Raises
-    ------
-    ValueError
-        As the operators.
-    """
+    """Check shapes, types and numbers of what describes the pairs, but not what tables hold."""
     check_positions(operator, positions)
     room = (neighbors.numel(),)
     check_tables(operator, {"offsets": (offsets, (len(positions) + 1,))}, torch.int32)
@@ -188,13 +164,7 @@ def check_call(
     filter: Tensor,
     cutoff: float,
 ) -> None:
-    """Check the arguments of a message, but not what tables hold.
-
-    Raises
-    ------
-    ValueError
-        As the operators.
-    """
+    """Check the arguments of a message, but not what tables hold."""
     check_list(operator, positions, box, offsets, neighbors, shifts, cutoff)
     features = sent.shape[1] // 3 if sent.dim() == 2 else 0
     check_features(operator, features)
@@ -240,13 +210,7 @@ def check_network(
     weights: Sequence[Tensor],
     cutoff: float,
 ) -> None:
-    """Check the arguments of a network, but not what tables hold.
-
-    Raises
-    ------
-    ValueError
-        As the operator.
-    """
+    """Check the arguments of a network, but not what tables hold."""
     check_list("painn", positions, box, offsets, neighbors, shifts, cutoff)
     layers, rest = divmod(len(weights) - WEIGHTS_OF_ALL, WEIGHTS_OF_A_LAYER)
     if layers < 1 or rest:

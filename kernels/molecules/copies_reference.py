@@ -10,13 +10,7 @@ from .reference import rows_among_zeros
 
 
 def symmetry_copies(positions: Tensor, atoms: Tensor, rotations: Tensor, translations: Tensor) -> Tensor:
-    """Return what `openmm_density.kernels.molecules.symmetry_copies` returns, with the same arguments.
-
-    Raises
-    ------
-    ValueError
-        As the operator.
-    """
+    """Return what `openmm_density.kernels.molecules.symmetry_copies` returns, with the same arguments."""
     check_operators("symmetry_copies", positions, atoms, rotations, translations)
     check_atoms("symmetry_copies", atoms, len(positions))
     own = positions.detach()[atoms].to(torch.float64)
@@ -25,13 +19,7 @@ def symmetry_copies(positions: Tensor, atoms: Tensor, rotations: Tensor, transla
 
 
 def folded_copies(gradient: Tensor, atoms: Tensor, rotations: Tensor, count: int) -> Tensor:
-    """Return what `openmm_density.kernels.molecules.folded_copies` returns, with the same arguments.
-
-    Raises
-    ------
-    ValueError
-        As the operator.
-    """
+    """Return what `openmm_density.kernels.molecules.folded_copies` returns, with the same arguments."""
     check_operators("folded_copies", gradient, atoms, rotations)
     check_atoms("folded_copies", atoms, count)
     of_copies = gradient.detach().to(torch.float64).reshape(len(rotations), -1, 3)
@@ -41,10 +29,7 @@ def folded_copies(gradient: Tensor, atoms: Tensor, rotations: Tensor, count: int
 def check_atoms(operator: str, atoms: Tensor, count: int) -> None:
     """Check that atoms are among so many particles, and each named once; reads them.
 
-    Raises
-    ------
-    ValueError
-        Naming the first that is not.
+    Raises ValueError naming the first that is not.
     """
     check_indices(operator, "atoms", atoms, count, "particles", "they are counted from 0")
     ordered, rows = atoms.sort(stable=True)
@@ -58,13 +43,7 @@ def check_atoms(operator: str, atoms: Tensor, count: int) -> None:
 def check_operators(
     operator: str, of_atoms: Tensor, atoms: Tensor, rotations: Tensor, translations: Tensor | None = None
 ) -> None:
-    """Check shapes and types, of which nothing is read: positions with translations, or the gradient by copies without.
-
-    Raises
-    ------
-    ValueError
-        As the operators.
-    """
+    """Check shapes and types, of which nothing is read: positions with translations, or the gradient by copies without."""
     n = rotations.shape[0]
     name, rows = (
         ("positions", of_atoms.shape[0]) if translations is not None else ("gradient", n * atoms.numel())

@@ -23,12 +23,7 @@ def whole_molecules(
 
     Tables are checked when they are first seen, and not again; that alone reads from the device.
 
-    Raises
-    ------
-    ValueError
-        As the operator.
-    RuntimeError
-        If a CUDA graph is being captured with tables that no call has seen before.
+    Raises RuntimeError if a CUDA graph is being captured with tables that no call has seen before.
     """
     reference.check_layout(positions, particles, order, offsets, references, box)
     tables = (particles, order, offsets)
@@ -61,12 +56,7 @@ def whole_molecules(
 def among_all(values: Tensor, particles: Tensor, count: int) -> Tensor:
     """Return what `openmm_density.kernels.molecules.among_all` returns, with the same arguments.
 
-    Raises
-    ------
-    ValueError
-        As the operator.
-    RuntimeError
-        If a CUDA graph is being captured with particles that no call has seen before.
+    Raises RuntimeError if a CUDA graph is being captured with particles that no call has seen before.
     """
     reference.check_rows(values, particles)
     if not check_once("among_all", lambda: reference.check_particles(particles, count), (particles,), count):

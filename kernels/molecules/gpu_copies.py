@@ -20,12 +20,7 @@ def symmetry_copies(positions: Tensor, atoms: Tensor, rotations: Tensor, transla
 
     Atoms are checked when they are first seen, and not again; that alone reads from the device.
 
-    Raises
-    ------
-    ValueError
-        As the operator.
-    RuntimeError
-        If a CUDA graph is being captured with atoms that no call has seen before.
+    Raises RuntimeError if a CUDA graph is being captured with atoms that no call has seen before.
     """
     copies_reference.check_operators("symmetry_copies", positions, atoms, rotations, translations)
     _check_atoms("symmetry_copies", atoms, positions.shape[0])
@@ -48,12 +43,7 @@ def symmetry_copies(positions: Tensor, atoms: Tensor, rotations: Tensor, transla
 def folded_copies(gradient: Tensor, atoms: Tensor, rotations: Tensor, count: int) -> Tensor:
     """Return what `openmm_density.kernels.molecules.folded_copies` returns, with the same arguments.
 
-    Raises
-    ------
-    ValueError
-        As the operator.
-    RuntimeError
-        As `symmetry_copies`.
+    Raises RuntimeError as `symmetry_copies`.
     """
     copies_reference.check_operators("folded_copies", gradient, atoms, rotations)
     _check_atoms("folded_copies", atoms, count)

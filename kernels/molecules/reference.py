@@ -9,13 +9,7 @@ from torch import Tensor
 def whole_molecules(
     positions: Tensor, particles: Tensor, order: Tensor, offsets: Tensor, references: Tensor, box: Tensor
 ) -> Tensor:
-    """Return what `openmm_density.kernels.molecules.whole_molecules` returns, with the same arguments.
-
-    Raises
-    ------
-    ValueError
-        As the operator.
-    """
+    """Return what `openmm_density.kernels.molecules.whole_molecules` returns, with the same arguments."""
     check_layout(positions, particles, order, offsets, references, box)
     check_entries(positions.shape[0], particles, order, offsets)
     sizes = offsets.diff()
@@ -36,13 +30,7 @@ def whole_molecules(
 
 
 def among_all(values: Tensor, particles: Tensor, count: int) -> Tensor:
-    """Return what `openmm_density.kernels.molecules.among_all` returns, with the same arguments.
-
-    Raises
-    ------
-    ValueError
-        As the operator.
-    """
+    """Return what `openmm_density.kernels.molecules.among_all` returns, with the same arguments."""
     check_rows(values, particles)
     check_particles(particles, count)
     return rows_among_zeros(values, particles, count)
@@ -58,13 +46,7 @@ def _describe(tensor: Tensor) -> str:
 
 
 def check_rows(values: Tensor, particles: Tensor) -> None:
-    """Check shapes and types of `among_all`'s arguments, of which nothing is read.
-
-    Raises
-    ------
-    ValueError
-        As the operator.
-    """
+    """Check shapes and types of `among_all`'s arguments, of which nothing is read."""
     if values.dim() != 2 or values.shape[1] != 3 or values.dtype not in (torch.float32, torch.float64):
         raise ValueError(
             f"among_all: values must be a float32 or float64 tensor of shape (M, 3), not {_describe(values)}"
@@ -76,13 +58,7 @@ def check_rows(values: Tensor, particles: Tensor) -> None:
 
 
 def check_particles(particles: Tensor, count: int) -> None:
-    """Check that particles are among so many.
-
-    Raises
-    ------
-    ValueError
-        As the operator.
-    """
+    """Check that particles are among so many."""
     wrong = particles[(particles < 0) | (particles >= count)]
     if wrong.numel():
         raise ValueError(
@@ -93,13 +69,7 @@ def check_particles(particles: Tensor, count: int) -> None:
 def check_layout(
     positions: Tensor, particles: Tensor, order: Tensor, offsets: Tensor, references: Tensor, box: Tensor
 ) -> None:
-    """Check shapes and types of the operator's arguments, of which nothing is read.
-
-    Raises
-    ------
-    ValueError
-        As the operator.
-    """
+    """Check shapes and types of the operator's arguments, of which nothing is read."""
     floats = (torch.float32, torch.float64)
     n_molecules = offsets.numel() - 1
     for valid, problem in (
@@ -133,13 +103,7 @@ def check_layout(
 
 
 def check_entries(n_particles: int, particles: Tensor, order: Tensor, offsets: Tensor) -> None:
-    """Check what the tables hold.
-
-    Raises
-    ------
-    ValueError
-        As the operator.
-    """
+    """Check what the tables hold."""
     wrong = particles[(particles < 0) | (particles >= n_particles)]
     if wrong.numel():
         raise ValueError(

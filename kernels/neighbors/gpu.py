@@ -143,12 +143,7 @@ def neighbors(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return what `openmm_density.kernels.neighbors.neighbors` returns, with the same arguments.
 
-    Raises
-    ------
-    ValueError
-        As the operator.
-    RuntimeError
-        If a CUDA graph is being captured and there is no capacity.
+    Raises RuntimeError if a CUDA graph is being captured and there is no capacity.
     """
     reference.check_call(positions, box, cutoff, 0.0, read_box=False)
     if capacity is not None and not 0 <= capacity < 2**31:
@@ -187,13 +182,7 @@ def update_neighbors(
     built_positions: Tensor,
     built_box: Tensor,
 ) -> None:
-    """Do what `openmm_density.kernels.neighbors.update_neighbors` does, with the same arguments.
-
-    Raises
-    ------
-    ValueError
-        As the operator.
-    """
+    """Do what `openmm_density.kernels.neighbors.update_neighbors` does, with the same arguments."""
     reference.check_call(positions, box, cutoff, skin, read_box=False)
     reference.check_list(positions, offsets, neighbors, shifts, status, built_positions, built_box)
 

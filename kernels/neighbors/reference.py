@@ -39,11 +39,6 @@ def neighbors(
     """Return what `openmm_density.kernels.neighbors.neighbors` returns, with the same arguments.
 
     Of a pair listed once the row is that of the atom with the smaller index; rows are sorted by neighbour, then by shift.
-
-    Raises
-    ------
-    ValueError
-        As the operator.
     """
     check_call(positions, box, cutoff, 0.0)
     if capacity is not None and not 0 <= capacity < 2**31:
@@ -70,13 +65,7 @@ def update_neighbors(
     built_positions: Tensor,
     built_box: Tensor,
 ) -> None:
-    """Do what `openmm_density.kernels.neighbors.update_neighbors` does, with the same arguments.
-
-    Raises
-    ------
-    ValueError
-        As the operator.
-    """
+    """Do what `openmm_density.kernels.neighbors.update_neighbors` does, with the same arguments."""
     check_call(positions, box, cutoff, skin)
     check_list(positions, offsets, neighbors, shifts, status, built_positions, built_box)
     lattice = torch.zeros_like(built_box) if box is None else box.double()
@@ -94,13 +83,7 @@ def update_neighbors(
 def check_call(
     positions: Tensor, box: Tensor | None, cutoff: float, skin: float, read_box: bool = True
 ) -> None:
-    """Check what both operators are called with; the entries of the box only if they may be read.
-
-    Raises
-    ------
-    ValueError
-        As the operators.
-    """
+    """Check what both operators are called with; the entries of the box only if they may be read."""
     check_positions("neighbors", positions)
     if positions.shape[0] >= 2**31 - 1:
         raise ValueError(f"neighbors: there may be 2^31 - 2 atoms, not {positions.shape[0]}")
@@ -148,13 +131,7 @@ def check_list(
     built_positions: Tensor,
     built_box: Tensor,
 ) -> None:
-    """Check the tensors of a list that is kept.
-
-    Raises
-    ------
-    ValueError
-        As `update_neighbors`.
-    """
+    """Check the tensors of a list that is kept. Raises ValueError as `update_neighbors`."""
     n_atoms, room = positions.shape[0], neighbors.numel()
     wanted = {
         "offsets": (offsets, torch.int32, (n_atoms + 1,)),

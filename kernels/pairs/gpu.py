@@ -39,13 +39,7 @@ def pairs(
     excluded: Tensor | None = None,
     both_ways: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return what `openmm_density.kernels.pairs.pairs` returns, with the same arguments; what tables hold is not checked.
-
-    Raises
-    ------
-    ValueError
-        As the operator.
-    """
+    """Return what `openmm_density.kernels.pairs.pairs` returns, with the same arguments; what tables hold is not checked."""
     reference.check_call(
         positions,
         box,

@@ -45,13 +45,7 @@ def mate_contacts(
     settings: Sequence[float],
     scale: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Return what `openmm_density.kernels.pairs.mate_contacts` returns, with the same arguments.
-
-    Raises
-    ------
-    ValueError
-        As the operator.
-    """
+    """Return what `openmm_density.kernels.pairs.mate_contacts` returns, with the same arguments."""
     mates_reference.check_call(positions, parameters, images, excluded, cutoff, settings)
     check_scale(scale)
     n, n_images = positions.shape[0], images.shape[0]

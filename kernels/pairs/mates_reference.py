@@ -24,13 +24,7 @@ def mate_contacts(
     cutoff: float,
     settings: Sequence[float],
 ) -> tuple[Tensor, Tensor]:
-    """Return what `openmm_density.kernels.pairs.mate_contacts` returns, with the same arguments.
-
-    Raises
-    ------
-    ValueError
-        As the operator.
-    """
+    """Return what `openmm_density.kernels.pairs.mate_contacts` returns, with the same arguments."""
     check_call(positions, parameters, images, excluded, cutoff, settings)
     x, p = positions.detach().double(), parameters.double()
     acts = ((p[:, 1] != 0) | (p[:, 2] != 0)) & (x.abs() <= FARTHEST).all(dim=1)
@@ -60,13 +54,7 @@ def check_call(
     cutoff: float,
     settings: Sequence[float],
 ) -> None:
-    """Check shapes, types and numbers of the operator's arguments.
-
-    Raises
-    ------
-    ValueError
-        As the operator.
-    """
+    """Check shapes, types and numbers of the operator's arguments."""
     check_positions("mate_contacts", positions)
     n = positions.shape[0]
     for name, table, dtype, shape in (

@@ -29,13 +29,7 @@ def pairs(
     excluded: Tensor | None = None,
     both_ways: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return what `openmm_density.kernels.pairs.pairs` returns, with the same arguments.
-
-    Raises
-    ------
-    ValueError
-        As the operator.
-    """
+    """Return what `openmm_density.kernels.pairs.pairs` returns, with the same arguments."""
     check_call(
         positions,
         box,
@@ -106,13 +100,7 @@ def check_call(
     excluded_offsets: Tensor | None,
     excluded: Tensor | None,
 ) -> None:
-    """Check shapes, types and numbers, but not what tables hold.
-
-    Raises
-    ------
-    ValueError
-        As the operator.
-    """
+    """Check shapes, types and numbers, but not what tables hold."""
     check_positions("pairs", positions)
     n_atoms = positions.shape[0]
     tables = {

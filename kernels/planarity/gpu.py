@@ -41,12 +41,7 @@ def planarity(
 
     The tables' entries are checked when they are first seen, and not again; that alone reads from the device.
 
-    Raises
-    ------
-    ValueError
-        As the operator.
-    RuntimeError
-        If a CUDA graph is being captured with tables that no call has seen before.
+    Raises RuntimeError if a CUDA graph is being captured with tables that no call has seen before.
     """
     tables = (members, offsets, inverse_sigmas, atom_offsets, atom_members)
     reference.check_layout(positions, *tables)

@@ -26,11 +26,6 @@ def planarity(
     """Return what `openmm_density.kernels.planarity.planarity` returns, with the same arguments.
 
     ``atom_offsets`` and ``atom_members`` are checked and not used: PyTorch adds to the atoms by index.
-
-    Raises
-    ------
-    ValueError
-        As the operator.
     """
     tables = (members, offsets, inverse_sigmas, atom_offsets, atom_members)
     check_layout(positions, *tables)
@@ -53,17 +48,9 @@ def planarity(
 def deviations(positions: Tensor, members: Tensor, offsets: Tensor, inverse_sigmas: Tensor) -> Tensor:
     """Measure the signed distance of every member from the plane of its group.
 
-    Parameters
-    ----------
-    positions : Tensor, shape (N, 3)
-        Atoms, in the unit of length of the sigmas.
-    members, offsets, inverse_sigmas : Tensor
-        As `pack_planes` returns them.
-
-    Returns
-    -------
-    Tensor, shape (M,), float64
-        In the order of ``members``; 0 in a group that has no plane: collinear, coincident or not finite.
+    `positions` (N, 3): atoms, in the unit of length of the sigmas; `members`, `offsets`, `inverse_sigmas` as
+    `pack_planes` returns them. Returns float64 (M,), in the order of ``members``; 0 in a group that has no plane:
+    collinear, coincident or not finite.
     """
     x = positions.detach().to(torch.float64)
     result = x.new_zeros(members.shape)
@@ -75,17 +62,8 @@ def deviations(positions: Tensor, members: Tensor, offsets: Tensor, inverse_sigm
 def fit_planes(coordinates: Tensor, inverse_sigma: Tensor) -> tuple[Tensor, Tensor]:
     """Fit the weighted least-squares plane of groups of one size.
 
-    Parameters
-    ----------
-    coordinates : Tensor, shape (P, n, 3), float64
-    inverse_sigma : Tensor, shape (P, n), float64
-
-    Returns
-    -------
-    distance : Tensor, shape (P, n)
-        From the plane, along the normal.
-    normal : Tensor, shape (P, 3)
-        Both are 0 where there is no plane.
+    `coordinates` float64 (P, n, 3); `inverse_sigma` float64 (P, n). Returns `distance` (P, n) from the plane, along the
+    normal; `normal` (P, 3): both are 0 where there is no plane.
     """
     weight = inverse_sigma.square()
     centroid = (weight[..., None] * coordinates).sum(1) / weight.sum(1, keepdim=True)
@@ -117,13 +95,7 @@ def check_layout(
     atom_offsets: Tensor,
     atom_members: Tensor,
 ) -> None:
-    """Check shapes and types of the operator's arguments, of which nothing is read.
-
-    Raises
-    ------
-    ValueError
-        As the operator.
-    """
+    """Check shapes and types of the operator's arguments, of which nothing is read."""
     check_positions("planarity", positions)
     tables = {"members": members, "offsets": offsets, "inverse_sigmas": inverse_sigmas}
     tables |= {"atom_offsets": atom_offsets, "atom_members": atom_members}
@@ -150,13 +122,7 @@ def check_entries(
     atom_offsets: Tensor,
     atom_members: Tensor,
 ) -> None:
-    """Check what the tables hold, with ``n_atoms`` positions.
-
-    Raises
-    ------
-    ValueError
-        As the operator.
-    """
+    """Check what the tables hold, with ``n_atoms`` positions."""
     n_members = members.numel()
     for name, values, smallest_step in (
         ("offsets", offsets, SMALLEST_PLANE),

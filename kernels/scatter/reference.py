@@ -8,34 +8,15 @@ from ..sums import added_in_order
 
 
 def flat_indices(wa: Tensor, wbwc: Tensor) -> Tensor:
-    """Return the flat map index of every voxel.
-
-    Parameters
-    ----------
-    wa : Tensor, shape (C, nx), integer
-    wbwc : Tensor, shape (C, ny, nz), integer
-
-    Returns
-    -------
-    Tensor, shape (C, nx, ny, nz), int64
-    """
+    """Return the flat map index of every voxel, int64 (C, nx, ny, nz). `wa` (C, nx); `wbwc` (C, ny, nz)."""
     return wa.long()[:, :, None, None] + wbwc.long()[:, None]
 
 
 def structured_scatter_add(density_cube: Tensor, wa: Tensor, wbwc: Tensor, map_size: int) -> Tensor:
     """Sum cubes of voxels into a flat map; arguments as of the operator.
 
-    Parameters
-    ----------
-    density_cube : Tensor, shape (C, nx, ny, nz), of any floating-point type
-    wa : Tensor, shape (C, nx), integer
-    wbwc : Tensor, shape (C, ny, nz), integer
-    map_size : int
-        Length of the map.
-
-    Returns
-    -------
-    Tensor, shape (map_size,), of the type of density_cube
+    `density_cube` (C, nx, ny, nz); `wa` (C, nx); `wbwc` (C, ny, nz); `map_size`: length of the map. Returns shape
+    (map_size,).
     """
     index = flat_indices(wa, wbwc).reshape(-1)
     return added_in_order(density_cube.new_zeros(map_size), index, density_cube.reshape(-1))
@@ -44,14 +25,6 @@ def structured_scatter_add(density_cube: Tensor, wa: Tensor, wbwc: Tensor, map_s
 def structured_gather(density_map: Tensor, wa: Tensor, wbwc: Tensor) -> Tensor:
     """Read cubes of voxels from a flat map; arguments as of the operator.
 
-    Parameters
-    ----------
-    density_map : Tensor, shape (map_size,), of any floating-point type
-    wa : Tensor, shape (C, nx), integer
-    wbwc : Tensor, shape (C, ny, nz), integer
-
-    Returns
-    -------
-    Tensor, shape (C, nx, ny, nz), of the type of density_map
+    `density_map` (map_size,); `wa` (C, nx); `wbwc` (C, ny, nz). Returns shape (C, nx, ny, nz).
     """
     return density_map[flat_indices(wa, wbwc)]

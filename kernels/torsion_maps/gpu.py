@@ -43,12 +43,7 @@ def torsion_maps(
 
     The tables' entries are checked when they are first seen, and not again; that alone reads from the device.
 
-    Raises
-    ------
-    ValueError
-        As the operator.
-    RuntimeError
-        If a CUDA graph is being captured with tables that no call has seen before.
+    Raises RuntimeError if a CUDA graph is being captured with tables that no call has seen before.
     """
     tables = (members, map_of_term, handedness, atom_offsets, atom_members, nodes)
     reference.check_layout(positions, *tables)

@@ -26,11 +26,6 @@ def torsion_maps(
     """Return what `openmm_density.kernels.torsion_maps.torsion_maps` returns, with the same arguments.
 
     ``atom_offsets`` and ``atom_members`` are checked and not used: autograd adds to the atoms by index.
-
-    Raises
-    ------
-    ValueError
-        As the operator.
     """
     tables = (members, map_of_term, handedness, atom_offsets, atom_members, nodes)
     check_layout(positions, *tables)
@@ -91,13 +86,7 @@ def check_layout(
     atom_members: Tensor,
     nodes: Tensor,
 ) -> None:
-    """Check shapes and types of the operator's arguments, of which nothing is read.
-
-    Raises
-    ------
-    ValueError
-        As the operator.
-    """
+    """Check shapes and types of the operator's arguments, of which nothing is read."""
     check_positions("torsion_maps", positions)
     n = map_of_term.numel()
     for name, table, dtype, shape in (
@@ -129,13 +118,7 @@ def check_entries(
     atom_members: Tensor,
     nodes: Tensor,
 ) -> None:
-    """Check what the tables hold, with ``n_atoms`` positions.
-
-    Raises
-    ------
-    ValueError
-        As the operator.
-    """
+    """Check what the tables hold, with ``n_atoms`` positions."""
     n_members = members.numel()
     if not rises(atom_offsets, n_members):
         raise ValueError(

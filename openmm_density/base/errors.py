@@ -204,12 +204,7 @@ _PACKAGE = path.join(path.dirname(path.dirname(path.abspath(__file__))), "")
 def is_of_machine(error: BaseException) -> bool:
     """Return whether an error says what a machine could not do just then, as with a full disk, and not what a user gave.
 
-    The same may go well another time, or elsewhere.
-
-    Parameters
-    ----------
-    error : BaseException
-        Or one that was raised because of such a one.
+    Or whether such a one was its cause. The same may go well another time, or elsewhere.
     """
     seen: BaseException | None = error
     while seen is not None:

@@ -167,10 +167,7 @@ def load_torch_plugins() -> None:
 def absent_platform(reason: str, failures: Sequence[str]) -> tuple[str, str] | None:
     """Return the platform that a machine lacks and the library that it needs, where that is why a plugin does not load.
 
-    Returns
-    -------
-    tuple of str or None
-        The platform's name and the library's; None where a plugin does not load for any other reason.
+    Returns the platform's name and the library's; None where a plugin does not load for any other reason.
     """
     missing = _MISSING.search(reason)
     if missing is None:
@@ -238,10 +235,7 @@ def installed_version(package: str) -> str | None:
 def foreign_to_openmm_torch(versions: Mapping[str, str | None]) -> dict[str, str]:
     """Return the packages for which a wheel of openmm-torch was not built, each with what is wrong.
 
-    Parameters
-    ----------
-    versions : mapping of str to str or None
-        Of torch, OpenMM and all packages of `openmm_torch_versions`.
+    `versions` of torch, OpenMM and all packages of `openmm_torch_versions`.
     """
     foreign = {}
     for wheel, releases in _BUILT_FOR.items():

@@ -83,13 +83,7 @@ def in_notebook() -> bool:
 
 
 class Display:
-    """A bar on a terminal; in a pipe nothing but a line for each milestone.
-
-    Parameters
-    ----------
-    stages : sequence of (str, bool)
-        As for `Clock`.
-    """
+    """A bar on a terminal; in a pipe nothing but a line for each milestone. `stages` as for `Clock`."""
 
     def __init__(self, stages: Sequence[tuple[str, bool]] = ()) -> None:
         self._clock, self._is_stepping = Clock(stages), bool(stages)
@@ -177,10 +171,7 @@ class NotebookBar:
 
     It is plain HTML that IPython replaces: bars of widgets need an extension in each front end, and are empty in a saved one.
 
-    Parameters
-    ----------
-    stages : sequence of (str, bool)
-        As for `Clock`.
+    `stages` as for `Clock`.
     """
 
     def __init__(self, stages: Sequence[tuple[str, bool]] = ()) -> None:
@@ -233,10 +224,7 @@ def figures_of(row: Any) -> str:
 class Clock:
     """The time that the remaining steps will take, or, outside dynamics, the time since the last step.
 
-    Parameters
-    ----------
-    stages : sequence of (str, bool)
-        The stages to come by their names, and whether parts of the model are rebuilt before each.
+    `stages`: the stages to come by their names, and whether parts of the model are rebuilt before each.
     """
 
     def __init__(self, stages: Sequence[tuple[str, bool]] = ()) -> None:

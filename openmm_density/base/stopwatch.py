@@ -88,18 +88,8 @@ class Stopwatch:
     A part that begins inside another one interrupts it. In a command all time counts: time outside every part is start-up,
     mostly imports. In a script, time outside every part is the script's own and does not count.
 
-    Parameters
-    ----------
-    started : float, optional
-        When the command started, on the clock of `time.monotonic`.
-    on_part : callable, optional
-        Called with the name of each part that begins.
-
-    Attributes
-    ----------
-    on_part : callable, optional
-    identity : str
-        Unique among all stopwatches, of this process and of others.
+    `started`: when the command started, on the clock of `time.monotonic`; `on_part`: called with the name of each part
+    that begins. Attributes: `identity`: unique among all stopwatches, of this process and of others.
     """
 
     def __init__(self, started: float | None = None, on_part: Callable[[str], None] | None = None) -> None:

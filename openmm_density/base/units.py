@@ -28,17 +28,8 @@ def takes_units(*lengths: str, **others: str) -> Callable[[_Callable], _Callable
     The function gets plain numbers and arrays in the units that it works in; what has no unit, and what is no number, goes
     through as it is. Every public argument that has a unit is named so: `test_units.py` looks for those that are not.
 
-    Parameters
-    ----------
-    *lengths : str
-        Arguments in Å, positions among them.
-    **others : str
-        The units of others by their symbols, as in ``strength="kJ/mol"``.
-
-    Raises
-    ------
-    InputError
-        By the function, naming the argument, if a quantity is of another kind.
+    `*lengths`: arguments in Å, positions among them; `**others`: the units of others by their symbols, as in
+    ``strength="kJ/mol"``. Raises InputError by the function, naming the argument, if a quantity is of another kind.
     """
     units = {**dict.fromkeys(lengths, "Å"), **others}
 
@@ -128,10 +119,7 @@ def as_number(value: Any, argument: str) -> float:
 def resolution_in_angstrom(resolution: Any) -> float:
     """Return the resolution of a map in Å; a plain number already is.
 
-    Raises
-    ------
-    InputError
-        If it is no positive length.
+    Raises InputError if it is no positive length.
     """
     return positive(in_unit(resolution, "Å", "resolution"), "resolution", "Å, such as 3.5")
 
@@ -152,17 +140,9 @@ def checked_length(length: Any, argument: str, *, zero: bool = True) -> float:
 def positions_in_angstrom(positions: Any, n_atoms: int | None = None) -> np.ndarray:
     """Return positions as a float64 array of shape (N, 3) in Å.
 
-    Parameters
-    ----------
-    positions : Quantity, sequence of Quantity or Vec3, or array_like, shape (N, 3)
-        A plain array is taken to be in Å; anything with an OpenMM unit is converted.
-    n_atoms : int, optional
-        How many there must be: as many as the topology has atoms.
-
-    Raises
-    ------
-    InputError
-        If they are no numbers, of another shape, or not as many as there must be.
+    `positions` (N, 3): a plain array is taken to be in Å; anything with an OpenMM unit is converted. `n_atoms`: how
+    many there must be: as many as the topology has atoms. Raises InputError if they are no numbers, of another shape,
+    or not as many as there must be.
     """
     import numpy as np
 

@@ -34,12 +34,7 @@ def main(
 ) -> int:
     """Run a command; return the exit status: 0, 1 for what failed on the way, 2 for input that cannot be used.
 
-    Parameters
-    ----------
-    arguments : sequence of str, optional
-        By default those of this process.
-    commands : mapping of str to callable
-        What runs a command in place of its own function.
+    `arguments` by default those of this process; `commands`: what runs a command in place of its own function.
     """
     note_start(is_process=arguments is None)
     parser, functions = _parser()

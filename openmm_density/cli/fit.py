@@ -304,10 +304,7 @@ class _Hurry:
     """Whether pictures are left out: after a signal that followed the fit, or one that ended it so long ago that a batch system
     soon ends the process.
 
-    Parameters
-    ----------
-    stop : StopRequest
-        Of signals that come after the fit.
+    `stop` of signals that come after the fit.
     """
 
     def __init__(self, stop: Stop) -> None:

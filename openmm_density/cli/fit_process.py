@@ -45,12 +45,7 @@ def _run(file: TextIO, options: argparse.Namespace) -> int:
 
 
 class ReportingDisplay(Display):
-    """Progress as lines of JSON, for another process.
-
-    Parameters
-    ----------
-    file : text file
-    """
+    """Progress as lines of JSON, for another process."""
 
     def __init__(self, file: TextIO) -> None:
         super().__init__()

@@ -27,40 +27,22 @@ _NEVER_KEPT = ("resume", "allow_scripts", "explain_time")
 
 @dataclass(frozen=True)
 class Findings:
-    """What a fit determined before its first step, and what is not determined again when it is resumed.
+    """What a fit determined before its first step, and what is not determined again when it is resumed."""
 
-    Attributes
-    ----------
-    place : Placement or str
-        How the model was placed; "off" where it was not, and what the user asks for where the fit has not started.
-    map_checks : MapChecks, optional
-        Of the map, with the model where it starts.
-    scan : StrengthScan, optional
-        The strengths that half maps were fitted with.
-    crystal_mates : bool, optional
-        Whether the copies of the model in its crystal take part; None where the fit has not started.
-    """
-
+    # How the model was placed; "off" where it was not, and what the user asks for where the fit has not started
     place: Placement | str
-    map_checks: MapChecks | None = None
-    scan: StrengthScan | None = None
+    map_checks: MapChecks | None = None  # Of the map, with the model where it starts
+    scan: StrengthScan | None = None  # The strengths that half maps were fitted with
+    # Whether the copies of the model in its crystal take part; None where the fit has not started
     crystal_mates: bool | None = None
 
 
 @dataclass(frozen=True)
 class FitRecord:
-    """What a fit is asked to do, and what it has found out.
-
-    Attributes
-    ----------
-    options : FitOptions
-    protocol : Protocol
-        With all changes that the options make.
-    findings : Findings
-    """
+    """What a fit is asked to do, and what it has found out."""
 
     options: FitOptions
-    protocol: Protocol
+    protocol: Protocol  # With all changes that the options make
     findings: Findings
 
     @classmethod

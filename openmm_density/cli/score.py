@@ -271,10 +271,7 @@ def _write_page(
 def assembly_figures(word: str, path: str, density_map: DensityMap, resolution: float) -> dict[str, Any]:
     """Return the symmetry of a model, the map's correlation with its copies by each operator, and CC of all copies.
 
-    Parameters
-    ----------
-    resolution : float
-        Å.
+    `resolution` in Å.
     """
     from ..extensions.symmetry import find_assembly, parse_symmetry
     from ..extensions.symmetry.assembly import copied_topology

@@ -33,26 +33,9 @@ if TYPE_CHECKING:
 class ScoreReport:
     """The correlations of a trajectory with a map, to which other measures are added.
 
-    Parameters
-    ----------
-    trajectory : mdtraj.Trajectory
-    density_map : DensityMap
-    resolution : float
-        In Å.
-    names : two str
-        What an error calls the trajectory and the map.
-    spellings : mapping of str to str
-        How sentences write arguments, see `openmm_density.base.errors.InputError.spelled`.
-
-    Attributes
-    ----------
-    found : dict
-        All figures, as JSON has them.
-
-    Raises
-    ------
-    InputError
-        If nothing correlates.
+    `resolution` in Å; `names`: what an error calls the trajectory and the map; `spellings`: how sentences write
+    arguments, see `openmm_density.base.errors.InputError.spelled`. Attributes: `found`: all figures, as JSON has them.
+    Raises InputError if nothing correlates.
     """
 
     def __init__(
@@ -200,16 +183,9 @@ def residue_rows(
 ) -> list[dict[str, Any]]:
     """Return a row of figures for each residue in one frame.
 
-    Parameters
-    ----------
-    columns : mapping of str to ndarray, shape (R,)
-        Values under "CC" and "Q"; NaN where there is none.
-
-    Returns
-    -------
-    list of dict
-        ``residue``, ``chain``, ``number``, ``insertion_code``, ``kind``, ``correlation_final`` and ``q_score_final``: names
-        that `doubtful_stretches` reads; None where unknown.
+    `columns` (R,): values under "CC" and "Q"; NaN where there is none. Returns ``residue``, ``chain``, ``number``,
+    ``insertion_code``, ``kind``, ``correlation_final`` and ``q_score_final``: names that `doubtful_stretches` reads;
+    None where unknown.
     """
     rows: list[dict[str, Any]] = [
         {

@@ -58,13 +58,7 @@ def loading() -> Iterator[None]:
 
 
 def end_process(status: int) -> NoReturn:
-    """End this process as `sys.exit` does, but leave memory, libraries and the GPU to the operating system, which is sooner done.
-
-    Parameters
-    ----------
-    status : int
-        Its exit status.
-    """
+    """End this process as `sys.exit` does, but leave memory, libraries and the GPU to the operating system, which is sooner."""
     others = (thread for thread in threading.enumerate() if thread is not threading.main_thread())
     if not (all(thread.daemon for thread in others) and _flushed()):
         sys.exit(status)

@@ -20,12 +20,7 @@ _HALIDES = frozenset(("F", "Cl", "Br", "I"))
 
 
 def select_atoms(topology: Topology, atoms: Any) -> np.ndarray:
-    """Return the indices of the atoms that a selection names, in its order.
-
-    Returns
-    -------
-    np.ndarray of int64, shape (M,)
-    """
+    """Return the indices of the atoms that a selection names, in its order, int64 (M,)."""
     n_particles = topology.getNumAtoms()
     if isinstance(atoms, str) and atoms == "all":
         indices = np.arange(n_particles)

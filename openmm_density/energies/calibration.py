@@ -50,16 +50,9 @@ def strength_from_forces(
 ) -> float:
     """Return the total k for which the density's forces are a part of all others, by root mean squares.
 
-    Parameters
-    ----------
-    unit_forces : np.ndarray, shape (M, 3)
-        The density's forces on the fitted atoms at k = 1, in nm⁻¹; some of them not 0.
-    forces : np.ndarray, shape (M, 3)
-        All forces on these atoms, the density's among them, in kJ/mol/nm.
-    density_strength : float
-        The total k in kJ/mol that the density has in these.
-    bounds : tuple of float
-        Least and largest k in kJ/mol per fitted atom.
+    `unit_forces` (M, 3): the density's forces on the fitted atoms at k = 1, in nm⁻¹; some of them not 0. `forces` (M,
+    3): all forces on these atoms, the density's among them, in kJ/mol/nm. `density_strength`: the total k in kJ/mol
+    that the density has in these. `bounds`: least and largest k in kJ/mol per fitted atom.
     """
     others = forces - density_strength * unit_forces
     strength = ratio * np.sqrt((others**2).mean() / (unit_forces**2).mean())
@@ -70,11 +63,7 @@ def strength_from_forces(
 def check_numbers(what: str, found: np.ndarray, topology: Topology, atoms: np.ndarray | None = None) -> None:
     """Refuse to calibrate in a simulation that blew up.
 
-    Parameters
-    ----------
-    found : np.ndarray, shape (M, 3)
-    atoms : np.ndarray of int, shape (M,), optional
-        Of which atoms; of all by default.
+    `found` (M, 3). `atoms` int (M,) of which atoms; of all by default.
     """
     lost = np.flatnonzero(~np.isfinite(found).all(axis=1))
     if len(lost):

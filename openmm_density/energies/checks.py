@@ -24,10 +24,7 @@ _ENOUGH_BONDS = 1000
 def positions_of_all(topology: Topology, positions: Any) -> np.ndarray:
     """Return the positions of all atoms of a topology in Å, shape (N, 3), float64.
 
-    Parameters
-    ----------
-    positions : Quantity or array_like (N, 3)
-        In Å without a unit.
+    `positions` (N, 3) in Å without a unit.
     """
     positions = positions_in_angstrom(positions, topology.getNumAtoms())
     lost = np.flatnonzero(~np.isfinite(positions).all(axis=1))
@@ -76,12 +73,7 @@ def bonded_pairs(topology: Topology) -> np.ndarray:
 def check_unit(bonds: np.ndarray, positions: np.ndarray) -> None:
     """Refuse positions that are in nm and were taken for Å.
 
-    Parameters
-    ----------
-    bonds : np.ndarray, shape (B, 2)
-        Pairs of bonded atoms; without any nothing is refused.
-    positions : np.ndarray, shape (N, 3)
-        Taken for Å.
+    `bonds` (B, 2): pairs of bonded atoms; without any nothing is refused. `positions` (N, 3): taken for Å.
     """
     if not len(bonds):
         return

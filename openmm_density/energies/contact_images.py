@@ -21,19 +21,8 @@ def contact_images(
 
     Those of a crystal are all that matter until atoms have left the sphere around the start by half of `TRAVEL`.
 
-    Parameters
-    ----------
-    positions : np.ndarray, shape (N, 3)
-        Å.
-    cutoff : float
-        Å.
-
-    Returns
-    -------
-    images : np.ndarray, shape (G, 3, 4)
-        R and t (Å); with each its inverse, without the identity.
-    numbers : np.ndarray of int, shape (G,)
-        Of the operator behind each.
+    `positions` (N, 3) in Å; `cutoff` in Å. Returns `images` (G, 3, 4): R and t (Å); with each its inverse, without the
+    identity. `numbers` int (G,) of the operator behind each.
     """
     centre = (positions.min(axis=0) + positions.max(axis=0)) / 2
     reach = 2 * float(np.linalg.norm(positions - centre, axis=1).max()) + cutoff + TRAVEL
@@ -61,19 +50,8 @@ def mates_near(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the atoms of a unit's mates that are near any of its own.
 
-    Parameters
-    ----------
-    positions : np.ndarray, shape (N, 3)
-        Of the unit, Å.
-    reach : float
-        Å.
-
-    Returns
-    -------
-    places : np.ndarray, shape (K, 3)
-        Å.
-    sources : np.ndarray of int, shape (K,)
-        The atom of the unit that each is an image of.
+    `positions` (N, 3) of the unit, Å; `reach` in Å. Returns `places` (K, 3) in Å; `sources` int (K,): the atom of the
+    unit that each is an image of.
     """
     images, _ = contact_images(operators, positions, reach)
     tree = cKDTree(positions)

@@ -58,13 +58,8 @@ _numbers = itertools.count()
 class ParameterUse:
     """What one owner of a parameter pulls, among all that were made for a topology in this process.
 
-    Parameters
-    ----------
-    topology : object
-        As the user gave it: forces of one System have one.
-    parameter_name : str
-    pulls : hashable
-        What it pulls into what. Owners that agree in it are one made anew, for another System.
+    `topology` as the user gave it: forces of one System have one. `pulls`: what it pulls into what. Owners that agree
+    in it are one made anew, for another System.
     """
 
     def __init__(self, topology: Any, parameter_name: str, pulls: Any) -> None:

@@ -25,10 +25,7 @@ class SideBySide(torch.nn.Module):
     On a GPU every model's kernels are launched in a stream of its own: recorded as a CUDA graph they are parallel branches, so
     that small models share the GPU.
 
-    Parameters
-    ----------
-    energies : sequence of SimilarityEnergy
-        Of each model, for its own positions alone.
+    `energies` of each model, for its own positions alone.
     """
 
     def __init__(self, energies: Sequence[SimilarityEnergy]) -> None:

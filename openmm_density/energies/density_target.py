@@ -28,21 +28,11 @@ _FLAT = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class DensityTarget:
-    """A map as an energy compares a model with it.
+    """A map as an energy compares a model with it."""
 
-    Parameters
-    ----------
-    map : DensityMap
-        The map, cropped and resampled.
-    counted : np.ndarray of bool, shape (nz, ny, nx), optional
-        The voxels that count; all of them by default.
-    cropped, resampled : bool
-        What was done to the map as it was read.
-    """
-
-    map: DensityMap
-    counted: np.ndarray | None = None
-    cropped: bool = False
+    map: DensityMap  # The map, cropped and resampled
+    counted: np.ndarray | None = None  # bool (nz, ny, nx), the voxels that count; all of them by default
+    cropped: bool = False  # `cropped`, `resampled`: what was done to the map as it was read.
     resampled: bool = False
 
     def voxels(self) -> torch.Tensor:
@@ -80,34 +70,19 @@ class TargetSource:
     used, for widths of one box and one step only. They differ by design: the box grows with the cut-off until it holds all of the
     map, and the step, where "auto" resamples, with σ.
 
-    Parameters
-    ----------
-    density_map : DensityMap
-    measure : Measure
-        What of the map's values it needs.
-    mask : np.ndarray of bool, shape (nz, ny, nx), optional
-        The voxels that count.
-    threshold : float, optional
-        Where a potential is 0, and below; the map's mean by default.
-    around : np.ndarray, shape (M, 3), optional
-        Positions of the fitted atoms in Å, around which the map is cropped; without them all of it is kept.
-    crop_margin : float, Quantity or None
-        How far in Å beyond these positions and the cut-off the map is kept; None keeps all of it.
-    voxel_size : float, Quantity or "auto"
-        The largest step in Å; "auto" is the map's own, where that is neither too coarse for σ nor needlessly fine.
-
-    Raises
-    ------
-    InputError
-        If the mask is not one of the map, the map is not around the positions, or an argument is not understood.
+    Raises InputError if the mask is not one of the map, the map is not around the positions, or an argument is not
+    understood.
     """
 
     density_map: DensityMap
-    measure: Measure
-    mask: np.ndarray | None = None
-    threshold: float | None = None
+    measure: Measure  # What of the map's values it needs
+    mask: np.ndarray | None = None  # bool (nz, ny, nx), the voxels that count
+    threshold: float | None = None  # Where a potential is 0, and below; the map's mean by default
+    # (M, 3), positions of the fitted atoms in Å, around which the map is cropped; without them all of it is kept
     around: np.ndarray | None = None
+    # How far in Å beyond these positions and the cut-off the map is kept; None keeps all of it
     crop_margin: Any = CROP_MARGIN
+    # The largest step in Å; "auto" is the map's own, where that is neither too coarse for σ nor needlessly fine
     voxel_size: Any = "auto"
     _targets: WeakValueDictionary[Any, DensityTarget] = field(
         default_factory=WeakValueDictionary, init=False, repr=False

@@ -24,14 +24,9 @@ from .weight_names import FORM_FACTORS, WEIGHTS, check_weights_name
 
 @dataclass(frozen=True, eq=False)
 class AtomGaussians:
-    """The density of each of M atoms as a sum of Gaussians, Σ_c A_c exp(−α_c r²).
+    """The density of each of M atoms as a sum of Gaussians, Σ_c A_c exp(−α_c r²)."""
 
-    Parameters
-    ----------
-    amplitudes, exponents : Tensor, shape (M, C), float64
-        In Å⁻³ and Å⁻²; see `openmm_density.energies.form_factors`.
-    """
-
+    # `amplitudes`, `exponents` float64 (M, C) in Å⁻³ and Å⁻²; see `openmm_density.energies.form_factors`.
     amplitudes: torch.Tensor
     exponents: torch.Tensor
 
@@ -63,27 +58,10 @@ class AtomGaussians:
 class FittedAtoms:
     """The atoms whose density is compared with a map, and what each contributes.
 
-    Parameters
-    ----------
-    topology : openmm.app.Topology
-        Of N particles.
-    atoms : str or array_like
-        See `openmm_density.energies.atom_selection.select_atoms`.
-    weights : str or array_like
-        One of `WEIGHTS`, or numbers over the fitted atoms or all particles.
-    system : openmm.System, optional
-        For charges.
-    b_factors, occupancies : array_like (N,), optional
-        For form factors.
-
-    Attributes
-    ----------
-    indices : np.ndarray of int64, shape (M,)
-
-    Raises
-    ------
-    InputError
-        For a selection that cannot be used, or weights that are not known or need what is missing.
+    `topology` of N particles; `atoms`: see `openmm_density.energies.atom_selection.select_atoms`; `weights`: one of
+    `WEIGHTS`, or numbers over the fitted atoms or all particles; `system` for charges; `b_factors`, `occupancies` (N,)
+    for form factors. Attributes: `indices` int64 (M,). Raises InputError for a selection that cannot be used, or
+    weights that are not known or need what is missing.
     """
 
     def __init__(
@@ -122,10 +100,8 @@ class FittedAtoms:
     def with_copies(self, n_particles: int, originals: np.ndarray, occupancies: np.ndarray) -> FittedAtoms:
         """Return the fitted atoms with copies of some particles, numbered from `n_particles` on, behind them.
 
-        Parameters
-        ----------
-        originals : np.ndarray of int, shape (K,)
-            The particle that each is a copy of; those of particles that are not fitted are not fitted either.
+        `originals` int (K,): the particle that each is a copy of; those of particles that are not fitted are not fitted
+        either.
         """
         place = np.full(n_particles, -1)
         place[self.indices] = np.arange(len(self.indices))

@@ -29,16 +29,7 @@ def resolution_gaussians(
 ) -> tuple[Tensor, Tensor]:
     """Describe each atom by one Gaussian with σ = sigma_factor · resolution.
 
-    Parameters
-    ----------
-    weights : Tensor, shape (N,)
-        The integral of each atom's density.
-    resolution : float
-        In Å.
-
-    Returns
-    -------
-    amplitudes, exponents : Tensor, shape (N, 1)
+    `weights` (N,): the integral of each atom's density; `resolution` in Å. Returns `amplitudes`, `exponents` (N, 1).
     """
     sigma = sigma_factor * resolution
     amplitudes = weights[:, None] / (2 * math.pi * sigma**2) ** 1.5
@@ -58,16 +49,7 @@ def form_factor_gaussians(
     With f(s) = Σ a exp(−b s²/4) of the table and B_d of `blurring_b_factor`: α = 4π²/(b + B + B_d) and
     A = occupancy · a (4π/(b + B + B_d))^(3/2). Differentiable with respect to B factors and occupancies.
 
-    Parameters
-    ----------
-    b_factors, occupancies : Tensor, shape (N,)
-        B in Å².
-    resolution : float
-        In Å.
-
-    Returns
-    -------
-    amplitudes, exponents : Tensor, shape (N, 5)
+    `b_factors`, `occupancies` (N,): B in Å²; `resolution` in Å. Returns `amplitudes`, `exponents` (N, 5).
     """
     a, b = (
         torch.as_tensor(values, dtype=b_factors.dtype)

@@ -46,20 +46,10 @@ class MateContacts(nn.Module):
     `openmm_density.kernels.pairs.mate_contacts`, in float32 with sums in float64; a pair nearer than .6 of its σ has there a
     finite force, and an energy that goes on along its tangent.
 
-    Parameters
-    ----------
-    spheres : Tensor, shape (N, 3), float32
-        σ (nm), ε (kJ/mol) and charge of each particle.
-    images : Tensor, shape (G, 3, 4), float64
-        R and t (nm), see `contact_images`.
-    excluded : Tensor, shape (E, 3), int32
-        i, image and j of pairs that do not interact, in ascending order.
-    cutoff : float
-        nm; infinite for none.
-    switch_from : float
-        nm, from which on the Lennard-Jones energy is switched off up to the cut-off; the cut-off for no switch.
-    dielectric : float
-        Beyond the cut-off, of the reaction field.
+    `spheres` float32 (N, 3): σ (nm), ε (kJ/mol) and charge of each particle. `images` float64 (G, 3, 4): R and t (nm),
+    see `contact_images`. `excluded` int32 (E, 3): i, image and j of pairs that do not interact, in ascending order.
+    `cutoff` in nm; infinite for none. `switch_from` in nm, from which on the Lennard-Jones energy is switched off up to
+    the cut-off; the cut-off for no switch. `dielectric`: beyond the cut-off, of the reaction field.
     """
 
     def __init__(
@@ -227,15 +217,8 @@ def excluded_pairs(
 
     Those of two atoms that never occur together are among them, for each operator but the identity.
 
-    Parameters
-    ----------
-    positions : np.ndarray, shape (N, 3)
-        Å.
-
-    Returns
-    -------
-    np.ndarray of int64, shape (E, 3)
-        The atom, the number of the operator and the mate's atom, in ascending order.
+    `positions` (N, 3) in Å. Returns int64 (E, 3), the atom, the number of the operator and the mate's atom, in
+    ascending order.
     """
     bonded: dict[int, list[int]] = {}
     for first, second in topology.bonds():

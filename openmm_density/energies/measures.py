@@ -14,37 +14,25 @@ from ..base.errors import InputError, as_argument
 
 @dataclass(frozen=True)
 class Measure:
-    """A similarity S of a model and a map; the energy is k times its loss, `max_similarity` − S.
+    """A similarity S of a model and a map; the energy is k times its loss, `max_similarity` − S."""
 
-    Parameters
-    ----------
-    name : str
-        What ``similarity=`` calls it.
-    constant : str, optional
-        The constant of `openmm_density.kernels.density.measures` whose value tells the kernels of it. None for a measure that
-        needs no density of the model: the map itself is a potential, interpolated at the atoms.
-    max_similarity : float
-        The largest value that S can have; 0 for measures without a bound, whose energy is −k S.
-    about_mean : bool
-        Whether it is the variant that ``about_mean=True`` selects among measures of one name.
-    compares_widths : bool
-        Whether its values for narrow and for wide Gaussians can be compared, so that the better width can be chosen by it.
-    divides_by_weight : bool
-        Whether it divides by the total weight of the atoms, which then must be positive.
-    takes_logarithm : bool
-        Whether it takes a logarithm of both densities: some value of the map must be positive, and no weight negative. What it
-        adds to a density is `openmm_density.kernels.density.ENTROPY_FLOOR` of the map's mean.
-    can_be_constant : bool
-        Whether a model may be where S does not change as it moves, so that exactly no force acts.
-    """
-
-    name: str
+    name: str  # What ``similarity=`` calls it
+    # The constant of `openmm_density.kernels.density.measures` whose value tells the kernels of it. None for a
+    # measure that needs no density of the model: the map itself is a potential, interpolated at the atoms.
     constant: str | None
+    # The largest value that S can have; 0 for measures without a bound, whose energy is −k S
     max_similarity: float
+    # Whether it is the variant that ``about_mean=True`` selects among measures of one name
     about_mean: bool = False
+    # Whether its values for narrow and for wide Gaussians can be compared, so that the better width can be chosen by
+    # it
     compares_widths: bool = False
+    # Whether it divides by the total weight of the atoms, which then must be positive
     divides_by_weight: bool = False
+    # Whether it takes a logarithm of both densities: some value of the map must be positive, and no weight negative.
+    # What it adds to a density is `openmm_density.kernels.density.ENTROPY_FLOOR` of the map's mean.
     takes_logarithm: bool = False
+    # Whether a model may be where S does not change as it moves, so that exactly no force acts
     can_be_constant: bool = False
 
     @property

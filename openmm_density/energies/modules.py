@@ -23,21 +23,11 @@ _POTENTIAL_PADDING = 2
 
 
 class Grid(NamedTuple):
-    """Where a grid of voxels is.
+    """Where a grid of voxels is."""
 
-    Attributes
-    ----------
-    matrix : Tensor, shape (3, 3), float64
-        Its columns are the steps along x, y and z in nm.
-    origin : Tensor, shape (3,), float64
-        Where voxel (0, 0, 0) is, in nm.
-    periodic : bool
-        Whether the grid is a crystal's cell.
-    """
-
-    matrix: Tensor
-    origin: Tensor
-    periodic: bool
+    matrix: Tensor  # float64 (3, 3), its columns are the steps along x, y and z in nm
+    origin: Tensor  # float64 (3,), where voxel (0, 0, 0) is, in nm
+    periodic: bool  # Whether the grid is a crystal's cell
 
 
 def inverse_of_box(lattice: Tensor) -> Tensor:
@@ -59,14 +49,8 @@ def check_particles(positions: Tensor, n_particles: int, made: str) -> None:
 class SimilarityEnergy(nn.Module):
     """E = k · loss, where the loss is the distance of a similarity S from the largest that it can be.
 
-    Parameters
-    ----------
-    atoms : Tensor, shape (M,), int64
-        The particles that are fitted.
-    n_particles : int
-        How many positions there are.
-    max_similarity : float
-        See `openmm_density.energies.measures.Measure`.
+    `atoms` int64 (M,): the particles that are fitted; `n_particles`: how many positions there are; `max_similarity`:
+    see `openmm_density.energies.measures.Measure`.
     """
 
     def __init__(self, atoms: Tensor, n_particles: int, max_similarity: float) -> None:
@@ -101,24 +85,10 @@ class SimilarityEnergy(nn.Module):
 class DensityEnergy(SimilarityEnergy):
     """The similarity of the model's density and a target.
 
-    Parameters
-    ----------
-    atoms : Tensor, shape (M,), int64
-        The particles that are fitted.
-    n_particles : int
-        See `SimilarityEnergy`.
-    amplitudes, exponents : Tensor, shape (M, C), float32
-        In nm⁻³ and nm⁻².
-    cutoff : float
-        In nm.
-    target : Tensor, shape (nz, ny, nx), float32
-        NaN where a voxel does not count.
-    grid : Grid
-        Of the target.
-    measure : Measure
-        One that compares densities.
-    total_weight : float
-        See `openmm_density.kernels.density.density_similarity`.
+    `atoms` int64 (M,): the particles that are fitted; `n_particles`: see `SimilarityEnergy`; `amplitudes`, `exponents`
+    float32 (M, C) in nm⁻³ and nm⁻²; `cutoff` in nm; `target` float32 (nz, ny, nx): NaN where a voxel does not count;
+    `grid` of the target; `measure`: one that compares densities; `total_weight`: see
+    `openmm_density.kernels.density.density_similarity`.
     """
 
     def __init__(
@@ -169,18 +139,9 @@ class DensityEnergy(SimilarityEnergy):
 class MapPotentialEnergy(SimilarityEnergy):
     """The weighted mean over the atoms of a map that is scaled to 0…1 and interpolated (the potential of MDFF).
 
-    Parameters
-    ----------
-    atoms : Tensor, shape (M,), int64
-    n_particles : int
-        See `SimilarityEnergy`.
-    weights : Tensor, shape (M,), float32
-    potential : Tensor, shape (nz, ny, nx), float32
-        The map after clamping and scaling. Around a finite one come zeros, so that no force acts outside.
-    grid : Grid
-        Of the potential.
-    measure : Measure
-        That whose potential it is.
+    `atoms` int64 (M,). `n_particles`: see `SimilarityEnergy`. `weights` float32 (M,). `potential` float32 (nz, ny, nx):
+    the map after clamping and scaling. Around a finite one come zeros, so that no force acts outside. `grid` of the
+    potential. `measure`: that whose potential it is.
     """
 
     def __init__(
@@ -224,18 +185,10 @@ class WholeMolecules(nn.Module):
     Each molecule is shifted by the lattice vector that brings its centroid nearest to a reference point, so that wrapping changes
     nothing. A shift leaves forces as they are.
 
-    Parameters
-    ----------
-    energy : Module
-        ``energy(positions, strength)`` of the ``particles`` alone, by their index in that list.
-    particles : Tensor, shape (M,), int64
-        The particles that the energy needs.
-    n_particles : int
-        How many positions there are.
-    molecules : Tensor, shape (M,), int64
-        The number of each one's molecule, from 0.
-    references : Tensor, shape (molecules, 3), float64
-        Where each molecule's centroid (over its particles listed here) was at the start, in nm.
+    `energy`: ``energy(positions, strength)`` of the ``particles`` alone, by their index in that list; `particles` int64
+    (M,): the particles that the energy needs; `n_particles`: how many positions there are; `molecules` int64 (M,): the
+    number of each one's molecule, from 0; `references` float64 (molecules, 3): where each molecule's centroid (over its
+    particles listed here) was at the start, in nm.
     """
 
     def __init__(
@@ -284,16 +237,9 @@ class WholeMolecules(nn.Module):
 class PlanarityEnergy(nn.Module):
     """E = k · kT · Σ ½ (d/σ)²: the negative log likelihood of the atoms' distances from their planes.
 
-    Parameters
-    ----------
-    planes : Planes
-        From `openmm_density.kernels.planarity.pack_planes`, with σ in nm.
-    n_particles : int
-        How many positions there are.
-    thermal_energy : float
-        kT in kJ/mol.
-    constants : bool
-        Whether E also holds Σ (ln σ + ½ ln 2π), σ in nm. Without it flat planes have no energy.
+    `planes` from `openmm_density.kernels.planarity.pack_planes`, with σ in nm. `n_particles`: how many positions there
+    are. `thermal_energy`: kT in kJ/mol. `constants`: whether E also holds Σ (ln σ + ½ ln 2π), σ in nm. Without it flat
+    planes have no energy.
     """
 
     def __init__(
@@ -337,16 +283,9 @@ class WholePlanes(nn.Module):
     Every member is taken at its image beside the first member of its plane: the nearest one, as long as a plane is smaller than
     half the width of the box.
 
-    Parameters
-    ----------
-    energy : Module
-        ``energy(positions, strength)`` of the members, by their index in ``members``.
-    n_particles : int
-        How many positions there are.
-    members : Tensor, shape (M,), int64
-        The particle of each member of each plane.
-    anchors : Tensor, shape (M,), int64
-        The particle that is its plane's first member.
+    `energy`: ``energy(positions, strength)`` of the members, by their index in ``members``; `n_particles`: how many
+    positions there are; `members` int64 (M,): the particle of each member of each plane; `anchors` int64 (M,): the
+    particle that is its plane's first member.
     """
 
     def __init__(self, energy: nn.Module, n_particles: int, members: Tensor, anchors: Tensor) -> None:

@@ -9,19 +9,11 @@ from scipy import sparse
 
 
 def molecule_numbers(topology: Topology, system: openmm.System | None) -> np.ndarray:
-    """Return the number of each particle's molecule.
+    """Return the number of each particle's molecule, int64 (N,).
 
     OpenMM wraps molecules as the System's bonds and constraints define them; the topology may join what they do not, such as a
     metal and its ligands. A part of a molecule can be put back on its own, two molecules as one cannot: with a System none of
     the molecules given here is larger than OpenMM takes it to be.
-
-    Parameters
-    ----------
-    system : openmm.System or None
-
-    Returns
-    -------
-    np.ndarray of int64, shape (N,)
     """
     if system is None:
         pairs = [(bond[0].index, bond[1].index) for bond in topology.bonds()]
@@ -39,11 +31,7 @@ def molecule_numbers(topology: Topology, system: openmm.System | None) -> np.nda
 def centroids(molecules: np.ndarray, positions: np.ndarray) -> np.ndarray:
     """Return the centroid of each molecule's atoms.
 
-    Parameters
-    ----------
-    molecules : np.ndarray of int, shape (M,)
-        The number of each atom's molecule, from 0 without gaps.
-    positions : np.ndarray, shape (M, 3)
+    `molecules` int (M,): the number of each atom's molecule, from 0 without gaps; `positions` (M, 3).
     """
     counts = np.bincount(molecules)
     return np.stack([np.bincount(molecules, positions[:, axis]) / counts for axis in range(3)], axis=1)

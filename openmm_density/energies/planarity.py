@@ -20,14 +20,8 @@ def planarity_module(
     ``module(positions, strength) -> (energy, forces)``, or ``module(positions, box, strength)``, where ``periodic``;
     in nm and kJ/mol.
 
-    Parameters
-    ----------
-    particles : np.ndarray of int, shape (N,)
-        Whose positions the module takes, in rising order; they hold all members of planes.
-    thermal_energy : float
-        kT in kJ/mol.
-    constants : bool
-        Whether E also holds kT · Σ (ln σ + ½ ln 2π), with σ in nm.
+    `particles` int (N,): whose positions the module takes, in rising order; they hold all members of planes.
+    `thermal_energy`: kT in kJ/mol. `constants`: whether E also holds kT · Σ (ln σ + ½ ln 2π), with σ in nm.
     """
     groups = [
         (np.searchsorted(particles, atoms), sigmas / ANGSTROM_PER_NANOMETER)

@@ -53,12 +53,8 @@ def refined_weights(
     what lies on the simplex (Beck and Teboulle 2003): weights stay positive and sum up to 1. The prior is the relative entropy
     to equal weights, as in the reweighting of ensembles by maximum entropy (Bottaro, Bengtsen and Lindorff-Larsen 2020).
 
-    Parameters
-    ----------
-    similarity : callable
-        Takes weights and returns S and ∂S/∂w, shape (R,).
-    start : np.ndarray, shape (R,)
-        Where the search begins; a weight of 0 begins a little above it, so that it can come back.
+    `similarity`: takes weights and returns S and ∂S/∂w, shape (R,). `start` (R,): where the search begins; a weight of
+    0 begins a little above it, so that it can come back.
     """
     weights = np.maximum(start, 1e-3 / len(start))
     weights /= weights.sum()

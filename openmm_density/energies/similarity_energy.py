@@ -25,14 +25,8 @@ def similarity_energy(
 ) -> SimilarityEnergy:
     """Build the module that compares atoms with a target.
 
-    Parameters
-    ----------
-    potential : Tensor or None
-        Of the target, for a measure that is a potential.
-    cutoff : float
-        Å.
-    atoms : Tensor, shape (M,), int64
-        Their indices among the positions.
+    `potential` of the target, for a measure that is a potential; `cutoff` in Å; `atoms` int64 (M,): their indices among
+    the positions.
     """
     if operators is not None:
         in_all = torch.arange(len(operators) * len(atoms))

@@ -31,17 +31,9 @@ class SymmetryMates(SimilarityEnergy):
     is n times that by the positions of one copy, where target and operators have one symmetry. So the unit has the force that
     one copy has in the model of all of them, whose k is n times as large.
 
-    Parameters
-    ----------
-    energy : SimilarityEnergy
-        Of the positions of the unit's M fitted atoms in each copy, one copy after the other.
-    atoms : Tensor, shape (M,), int64
-        The particles that are fitted.
-    n_particles : int
-        See `SimilarityEnergy`.
-    rotations : Tensor, shape (n, 3, 3), float64
-    translations : Tensor, shape (n, 3), float64
-        In nm.
+    `energy` of the positions of the unit's M fitted atoms in each copy, one copy after the other; `atoms` int64 (M,):
+    the particles that are fitted; `n_particles`: see `SimilarityEnergy`; `rotations` float64 (n, 3, 3); `translations`
+    float64 (n, 3) in nm.
     """
 
     def __init__(

@@ -13,16 +13,9 @@ from .native_force.forms import evaluated_natively
 class TorsionMapEnergy(nn.Module):
     """E = k · Σ map(φ, ψ), see `openmm_density.kernels.torsion_maps`.
 
-    Parameters
-    ----------
-    torsions : MappedTorsions
-        From `openmm_density.kernels.torsion_maps.pack_torsions`.
-    nodes : Tensor, shape (K, n, n, 4), float32
-        The maps, from `openmm_density.kernels.torsion_maps.spline_nodes`, in kJ/mol at k = 1.
-    n_particles : int
-        How many positions there are.
-    made : str
-        What is made of a topology, for the error where it is not that of the System.
+    `torsions` from `openmm_density.kernels.torsion_maps.pack_torsions`; `nodes` float32 (K, n, n, 4): the maps, from
+    `openmm_density.kernels.torsion_maps.spline_nodes`, in kJ/mol at k = 1; `n_particles`: how many positions there are;
+    `made`: what is made of a topology, for the error where it is not that of the System.
     """
 
     def __init__(self, torsions: MappedTorsions, nodes: Tensor, n_particles: int, made: str) -> None:

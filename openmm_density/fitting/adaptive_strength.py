@@ -16,23 +16,12 @@ class AdaptiveStrength:
     An exponential moving average of the similarity tells whether it rises. The factor grows by exp(Δt/τ) where it does not, and
     shrinks by the same where it does. Without bounds, on a model that fits and whose similarity therefore only fluctuates, the
     factor would wander off.
-
-    Attributes
-    ----------
-    time_constant : float
-        τ in ps, of the average as well.
-    bounds : tuple of float
-        Least and largest factor.
-    factor : float
-        By which the strength is multiplied.
-    average : float, optional
-        Of the similarity; None before the first.
     """
 
-    time_constant: float = TIME_CONSTANT
-    bounds: tuple[float, float] = BOUNDS
-    factor: float = 1.0
-    average: float | None = None
+    time_constant: float = TIME_CONSTANT  # τ in ps, of the average as well
+    bounds: tuple[float, float] = BOUNDS  # Least and largest factor
+    factor: float = 1.0  # By which the strength is multiplied
+    average: float | None = None  # Of the similarity; None before the first
 
     def update(self, similarity: float, elapsed: float) -> float:
         """Update the factor with the similarity after so many more ps, and return it."""

@@ -57,12 +57,7 @@ class Pending(Generic[_Result]):
 
 
 class Beside:
-    """Call functions in so many processes; with none, here, when what they return is asked for.
-
-    Parameters
-    ----------
-    count : int
-    """
+    """Call functions in so many processes; with none, here, when what they return is asked for."""
 
     def __init__(self, count: int = 0) -> None:
         self._idle: SimpleQueue[WorkerProcess] = SimpleQueue()

@@ -219,16 +219,7 @@ def _condemned(path: Path) -> Path:
 class Trajectory:
     """A DCD file that grows by frames, and can be continued.
 
-    Parameters
-    ----------
-    path : path
-    topology : openmm.app.Topology
-    timestep : float
-        In ps.
-    interval : int
-        Steps between frames.
-    frames : int
-        That it already holds.
+    `timestep` in ps; `interval`: steps between frames; `frames`: that it already holds.
     """
 
     def __init__(

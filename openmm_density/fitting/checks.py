@@ -27,10 +27,7 @@ def check_arguments(
 ) -> None:
     """Refuse arguments that a fit does not take, and such as are of another kind, such as the path of a model.
 
-    Parameters
-    ----------
-    **models : Model or None
-        By the names of their arguments; ``model`` must be one.
+    `**models` by the names of their arguments; ``model`` must be one.
     """
     others = [name for name in signature(DensityFit).parameters if name not in _SET_BY_FITS]
     others += [option.name for option in extension_options()]

@@ -17,43 +17,22 @@ class Plateau:
     """Compare means over blocks of steps, in which thermal motion averages out.
 
     Converged is what has, `BLOCKS_AT_REST` times in a row, changed less than the tolerances from one block to the next.
-
-    Attributes
-    ----------
-    block : int
-        Steps in a block.
-    similarity_tolerance : float
-        Change of the mean similarity.
-    rmsd_tolerance : float
-        RMSD in Å between the mean models.
-    similarities : list of float
-        Of the block in progress.
-    total : np.ndarray, shape (n, 3), optional
-        Sum of the models of the block in progress, in Å.
-    previous : (float, np.ndarray of shape (n, 3)), optional
-        Mean similarity and mean model of the last block.
-    at_rest : int
-        Blocks in a row that did not change.
-    steps : int
-        In the block in progress.
     """
 
-    block: int = BLOCK
-    similarity_tolerance: float = SIMILARITY_TOLERANCE
-    rmsd_tolerance: float = RMSD_TOLERANCE
-    similarities: list[float] = field(default_factory=list)
-    total: np.ndarray | None = None
+    block: int = BLOCK  # Steps in a block
+    similarity_tolerance: float = SIMILARITY_TOLERANCE  # Change of the mean similarity
+    rmsd_tolerance: float = RMSD_TOLERANCE  # RMSD in Å between the mean models
+    similarities: list[float] = field(default_factory=list)  # Of the block in progress
+    total: np.ndarray | None = None  # (n, 3), sum of the models of the block in progress, in Å
+    # (n, 3), mean similarity and mean model of the last block
     previous: tuple[float, np.ndarray] | None = None
-    at_rest: int = 0
-    steps: int = 0
+    at_rest: int = 0  # Blocks in a row that did not change
+    steps: int = 0  # In the block in progress
 
     def update(self, similarity: float, positions: np.ndarray, steps: int) -> bool:
         """Count a sample after so many more steps; tell whether the fit has converged.
 
-        Parameters
-        ----------
-        positions : np.ndarray, shape (n, 3)
-            Of the atoms that count, in Å.
+        `positions` (n, 3) of the atoms that count, in Å.
         """
         self.similarities.append(similarity)
         # Never in place: the sum so far may belong to a state that is rolled back to.

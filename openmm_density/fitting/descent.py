@@ -24,10 +24,7 @@ def descend(
     A step that does not lower the energy is undone and shortened, others lengthen the next; atoms without mass stay. The
     energy never rises, and each step costs one evaluation of energy and forces.
 
-    Parameters
-    ----------
-    longest_move : float
-        In nm.
+    `longest_move` in nm.
     """
     system = context.getSystem()
     moves = np.array([system.getParticleMass(i)._value > 0 for i in range(system.getNumParticles())])

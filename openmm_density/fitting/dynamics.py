@@ -28,16 +28,8 @@ _GAS_CONSTANT = unit.MOLAR_GAS_CONSTANT_R.value_in_unit(unit.kilojoule_per_mole 
 class Dynamics:
     """Make and run the integrators of a fit.
 
-    Parameters
-    ----------
-    protocol : Protocol
-        Tells time step, friction, and how often the density acts.
-    system : openmm.System
-        Tells constraints.
-    seed : int
-        Of the noise.
-    safeguard : Safeguard
-        Looks at what the steps did.
+    `protocol`: tells time step, friction, and how often the density acts; `system`: tells constraints; `seed` of the
+    noise; `safeguard`: looks at what the steps did.
     """
 
     def __init__(self, protocol: Protocol, system: openmm.System, seed: int, safeguard: Safeguard) -> None:

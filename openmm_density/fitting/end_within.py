@@ -30,16 +30,8 @@ class EndWithin:
     one: until then no thread of Python answers, and no handler runs. So another process reads the signals, hands them on to
     who listens here, and kills this one when the time is over. In another thread than the main one nothing is done.
 
-    Parameters
-    ----------
-    seconds : float
-        From the first signal.
-    sentence : str
-        What is said then on standard error.
-    states : sequence of path
-        Saved states that a fit can go on from.
-    without_states : str
-        The sentence where there are to be some, and none is there yet.
+    `seconds` from the first signal; `sentence`: what is said then on standard error; `states`: saved states that a fit
+    can go on from; `without_states`: the sentence where there are to be some, and none is there yet.
     """
 
     def __init__(

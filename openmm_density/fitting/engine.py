@@ -21,25 +21,8 @@ from .stability import Safeguard
 class Engine:
     """What moves the atoms of a fit.
 
-    Parameters
-    ----------
-    systems : FitSystems
-    protocol : Protocol
-    options : RunOptions
-
-    Attributes
-    ----------
-    systems : FitSystems
-    platform : (openmm.Platform, dict of str to str)
-        With its properties: the last two arguments of a Context.
-    contexts : KeptContexts
-        Those in which stages run.
-    safeguard : Safeguard
-    dynamics : Dynamics
-    minimizer : Minimizer
-    ligands : LigandWatch
-    trace : np.ndarray of int
-        The atoms whose motion tells whether the model still changes.
+    Attributes: `platform` with its properties: the last two arguments of a Context; `contexts`: those in which stages
+    run; `trace` int: the atoms whose motion tells whether the model still changes.
     """
 
     def __init__(self, systems: FitSystems, protocol: Protocol, options: RunOptions) -> None:
@@ -66,10 +49,7 @@ class KeptContexts:
     On CPU and Reference each is made anew: what OpenMM keeps in it, as noise and the history of neighbour lists, would make a
     resumed fit differ from the uninterrupted one. On GPUs these are not alike to the last bit anyway.
 
-    Parameters
-    ----------
-    platform : (openmm.Platform, dict of str to str)
-        With its properties.
+    `platform` with its properties.
     """
 
     def __init__(self, platform: tuple[openmm.Platform, dict[str, str]]) -> None:

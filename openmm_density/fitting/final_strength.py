@@ -37,19 +37,11 @@ NEAR_ENOUGH = 1.15
 
 @dataclass(frozen=True)
 class Trial:
-    """The geometry of the model, relaxed at a strength.
+    """The geometry of the model, relaxed at a strength."""
 
-    Attributes
-    ----------
-    strength : float
-        In kJ/mol per fitted atom.
-    bond_rmsd, angle_rmsd : float
-        In Å and degrees, see `GeometryReport`; infinite where the simulation was not stable, nan where there are none.
-    clash_count : int
-    ramachandran_outlier_count : int or None
-    """
-
-    strength: float
+    strength: float  # In kJ/mol per fitted atom
+    # `bond_rmsd`, `angle_rmsd` in Å and degrees, see `GeometryReport`; infinite where the simulation was not stable,
+    # nan where there are none.
     bond_rmsd: float
     angle_rmsd: float
     clash_count: int
@@ -71,16 +63,9 @@ class Trial:
 
 @dataclass(frozen=True)
 class GeometryBounds:
-    """What the geometry of a model at the final strength may be at the most.
+    """What the geometry of a model at the final strength may be at the most."""
 
-    Attributes
-    ----------
-    bond_rmsd, angle_rmsd : float
-        In Å and degrees; nan where there are none.
-    clash_count, ramachandran_outlier_count : int
-    """
-
-    bond_rmsd: float
+    bond_rmsd: float  # `bond_rmsd`, `angle_rmsd` in Å and degrees; nan where there are none.
     angle_rmsd: float
     clash_count: int
     ramachandran_outlier_count: int
@@ -124,26 +109,13 @@ def _with_noise(count: int) -> int:
 
 @dataclass(frozen=True)
 class StrengthFound:
-    """The final strength, and how it was found.
+    """The final strength, and how it was found."""
 
-    Attributes
-    ----------
-    chosen : float
-        In kJ/mol per fitted atom.
-    most : float
-        The largest that was to be tried: that of the stages before, or what half maps allow.
-    trials : list of Trial
-        In their order.
-    bounds : GeometryBounds
-    limited_by : list of str
-        The bounds that a larger strength exceeds; empty where none does.
-    """
-
-    chosen: float
-    most: float
-    trials: list[Trial]
+    chosen: float  # In kJ/mol per fitted atom
+    most: float  # The largest that was to be tried: that of the stages before, or what half maps allow
+    trials: list[Trial]  # In their order
     bounds: GeometryBounds
-    limited_by: list[str]
+    limited_by: list[str]  # The bounds that a larger strength exceeds; empty where none does
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain lists and numbers; None in place of what is no finite number."""
@@ -162,15 +134,8 @@ def find_final_strength(
 ) -> StrengthFound | None:
     """Return the largest strength at which the geometry stays within bounds, by bisection of its logarithm.
 
-    Parameters
-    ----------
-    measure : callable
-        Relaxes the model at a strength in kJ/mol per fitted atom; None where it is to stop.
-
-    Returns
-    -------
-    StrengthFound or None
-        The least strength, `LEAST`, where the geometry is within bounds at none; None where it was to stop.
+    `measure`: relaxes the model at a strength in kJ/mol per fitted atom; None where it is to stop. Returns the least
+    strength, `LEAST`, where the geometry is within bounds at none; None where it was to stop.
     """
     trials: list[Trial] = []
 

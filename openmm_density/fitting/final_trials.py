@@ -33,12 +33,7 @@ EASED, EASED_AT_MOST = 0.8, 4
 class FinalTrials:
     """Find the final strength of a fit, by trials from its state.
 
-    Parameters
-    ----------
-    engine : Engine
-    protocol : Protocol
-    topology : openmm.app.Topology
-        Of the model without solvent, whose atoms come first.
+    `topology` of the model without solvent, whose atoms come first.
     """
 
     def __init__(self, engine: Engine, protocol: Protocol, topology: app.Topology) -> None:

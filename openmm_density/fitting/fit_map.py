@@ -16,25 +16,10 @@ from ..validation.correlation import MapCorrelation
 class FitMap:
     """A map that knows its resolution.
 
-    Parameters
-    ----------
-    read : DensityMap
-        As it was read. It is not kept, only where its voxels were.
-    resolution : float
-        In Å.
-    corrections : MapCorrections, optional
-        What it is corrected for; nothing by default.
-
-    Attributes
-    ----------
-    density_map : DensityMap
-        The map, corrected.
-    resolution : float
-        In Å.
-    corrections : MapCorrections
-    has_solvent : bool
-        Whether atoms displace a solvent in it, as they do by default; set to False for a map from which the solvent's part was
-        taken off.
+    `read` as it was read. It is not kept, only where its voxels were. `resolution` in Å. `corrections`: what it is
+    corrected for; nothing by default. Attributes: `density_map`: the map, corrected. `resolution` in Å. `has_solvent`:
+    whether atoms displace a solvent in it, as they do by default; set to False for a map from which the solvent's part
+    was taken off.
     """
 
     def __init__(
@@ -56,10 +41,8 @@ class FitMap:
 
         Each is built once and kept as long as the map: one for each topology that is scored and each width that is searched at.
 
-        Parameters
-        ----------
-        resolution : float, optional
-            Of the model's density, in Å; that of the map by default. A model with wider Gaussians is correlated at a coarser one.
+        `resolution` of the model's density, in Å; that of the map by default. A model with wider Gaussians is
+        correlated at a coarser one.
         """
         key = topology, self.resolution if resolution is None else resolution
         if key not in self._correlations:

@@ -42,45 +42,24 @@ Progress = Callable[[int, int, str, Row | None], None]
 
 @dataclass(frozen=True)
 class Simulated:
-    """What the simulation made of a model that was better before.
+    """What the simulation made of a model that was better before."""
 
-    Attributes
-    ----------
-    final : np.ndarray, shape (N, 3)
-        Positions in Å.
-    cc, similarity : float
-    ca_rmsd : float, optional
-        With a reference.
-    because : str
-        A few words on why the model was better before.
-    found : mapping of str to object
-        What extensions found of its atoms where the simulation left it.
-    prepared : Prepared, optional
-        The model with the B factors that were refined there, where some were.
-    """
-
-    final: np.ndarray
+    final: np.ndarray  # (N, 3), positions in Å
     cc: float
     similarity: float
-    ca_rmsd: float | None
-    because: str
+    ca_rmsd: float | None  # With a reference
+    because: str  # A few words on why the model was better before
+    # What extensions found of its atoms where the simulation left it
     found: Mapping[str, Any] = field(default_factory=dict)
-    prepared: Prepared | None = None
+    prepared: Prepared | None = None  # The model with the B factors that were refined there, where some were
 
 
 @dataclass(frozen=True)
 class Written:
-    """Where the results of a fit are, once they were written.
-
-    Attributes
-    ----------
-    folder : Path
-    summary : dict
-        What ``summary.json`` holds.
-    """
+    """Where the results of a fit are, once they were written."""
 
     folder: Path
-    summary: dict[str, Any]
+    summary: dict[str, Any]  # What ``summary.json`` holds
 
 
 @dataclass(repr=False)

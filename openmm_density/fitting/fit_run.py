@@ -64,24 +64,7 @@ class Ending(NamedTuple):
 class FitRun:
     """Run a fit, or go on with one.
 
-    Parameters
-    ----------
-    systems : FitSystems
-    fit_map : FitMap
-    protocol : Protocol
-    options : RunOptions
-    measurements : Measurements
-    solute : Prepared
-        The model without solvent.
-    stopwatch : Stopwatch
-    beside : Beside
-        What writes models of saved states.
-
-    Attributes
-    ----------
-    engine : Engine
-    searches : Searches
-    stages : StageRun
+    `solute`: the model without solvent; `beside`: what writes models of saved states.
     """
 
     def __init__(

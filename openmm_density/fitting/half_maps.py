@@ -29,37 +29,22 @@ _COLD = 10.0
 
 @dataclass(frozen=True)
 class StrengthScan:
-    """Correlations (CC mask) after fits of rising strength into the first half map.
+    """Correlations (CC mask) after fits of rising strength into the first half map."""
 
-    Attributes
-    ----------
-    strengths : list of float
-        In kJ/mol per fitted atom.
-    work, free : list of float
-        With the half map that was fitted into, and with the other.
-    chosen : float
-        The least strength whose free correlation is within `TOLERANCE` of the highest: the most that a fit should end with.
-    steps_each : int
-        At each strength, cooling included.
-    wall_seconds : float
-        Of the whole scan.
-    fsc : dict, optional
-        The Fourier shell correlation of the half maps around the model as it ends, `validation.fsc.ShellCorrelation.as_dict`.
-    fsc_resolution : float, optional
-        Å, where that falls below 0.143, or its last shell where it never does; None where it is nowhere above.
-    fsc_falls : bool, optional
-        Whether it does fall.
-    """
-
-    strengths: list[float]
-    work: list[float]
+    strengths: list[float]  # In kJ/mol per fitted atom
+    work: list[float]  # `work`, `free` with the half map that was fitted into, and with the other.
     free: list[float]
+    # The least strength whose free correlation is within `TOLERANCE` of the highest: the most that a fit should end
+    # with
     chosen: float
-    steps_each: int = STEPS_AT_EACH + COOLING_STEPS
-    wall_seconds: float = 0.0
+    steps_each: int = STEPS_AT_EACH + COOLING_STEPS  # At each strength, cooling included
+    wall_seconds: float = 0.0  # Of the whole scan
+    # The Fourier shell correlation of the half maps around the model as it ends,
+    # `validation.fsc.ShellCorrelation.as_dict`
     fsc: dict[str, Any] | None = None
+    # Å, where that falls below 0.143, or its last shell where it never does; None where it is nowhere above
     fsc_resolution: float | None = None
-    fsc_falls: bool | None = None
+    fsc_falls: bool | None = None  # Whether it does fall
 
     @property
     def still_rises(self) -> bool:
@@ -87,12 +72,7 @@ def scan_strengths(
 
     The noise of the half maps is independent: a gain of correlation with the first alone is a fit of its noise.
 
-    Parameters
-    ----------
-    resolution : float or Quantity
-        Of the half maps, in Å.
-    strengths : sequence of float
-        In kJ/mol per fitted atom, rising.
+    `resolution` of the half maps, in Å; `strengths` in kJ/mol per fitted atom, rising.
     """
     started = time.perf_counter()
     strengths = [float(strength) for strength in strengths]

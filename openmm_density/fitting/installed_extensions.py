@@ -26,10 +26,7 @@ class Unfinished(NamedTuple):
 def extensions() -> tuple[Any, ...]:
     """Return the extensions that are installed: those of this package in their order, then others by name.
 
-    Raises
-    ------
-    ImportError
-        If one cannot be imported; the message names its entry point.
+    Raises ImportError if one cannot be imported; the message names its entry point.
     """
     return tuple(_loaded(name, target) for name, target in entry_points(OWN, sys.path).items())
 
@@ -73,10 +70,7 @@ def protocol_asked(protocol: Any, asked: Mapping[str, Any]) -> Any:
 def entry_points(own: Path, folders: Iterable[str]) -> dict[str, str]:
     """Return the entry points of a file, then those of packages in folders, which `importlib.metadata` would read too slowly.
 
-    Returns
-    -------
-    dict of str to str
-        As in ``package.module:Class``, by name.
+    As in ``package.module:Class``, by name.
     """
     found = dict(_declared(own))
     others = {}

@@ -30,13 +30,7 @@ class Stop(Protocol):
 
 
 class Deadline:
-    """A request to stop that comes by itself.
-
-    Parameters
-    ----------
-    seconds : float
-        From now.
-    """
+    """A request to stop that comes by itself. `seconds` from now."""
 
     def __init__(self, seconds: float) -> None:
         self._end = time.monotonic() + seconds
@@ -55,17 +49,9 @@ class StopRequest:
     comes within `TOGETHER` seconds is one: ``timeout`` and batch systems signal the process and its group.
     Signal handlers belong to the main thread: in another thread nothing is noted.
 
-    Parameters
-    ----------
-    heard : callable, optional
-        Called once, in a thread of its own, when the first signal comes, also while native code runs.
-    on_end : callable, optional
-        Called there when a second one comes, before it ends the process.
-
-    Attributes
-    ----------
-    requested : bool
-        Whether a signal has come.
+    `heard`: called once, in a thread of its own, when the first signal comes, also while native code runs; `on_end`:
+    called there when a second one comes, before it ends the process. Attributes: `requested`: whether a signal has
+    come.
     """
 
     def __init__(
@@ -154,10 +140,7 @@ class PromptExit:
     They raise KeyboardInterrupt, as Python and the command line have it. Where native code holds that back, or takes it in a
     callback, the process is ended after `GRACE` seconds.
 
-    Parameters
-    ----------
-    on_end : callable
-        Called before that, in a thread of its own.
+    `on_end`: called before that, in a thread of its own.
     """
 
     def __init__(self, on_end: Callable[[], None]) -> None:

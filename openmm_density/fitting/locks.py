@@ -35,10 +35,7 @@ Waiting = Callable[[str], None]
 class FolderInUse(InputError):
     """Another fit is running in a folder.
 
-    Attributes
-    ----------
-    holder : str
-        As in ``process 12 on host``; empty where it is not known.
+    Attributes: `holder` as in ``process 12 on host``; empty where it is not known.
     """
 
     def __init__(self, folder: Path, holder: str) -> None:
@@ -56,19 +53,9 @@ class FolderLock:
     The operating system holds the lock for this process, and ends it with the process, however that ends. Until it has ended
     a process that was killed, which takes a moment, that one is waited for.
 
-    Parameters
-    ----------
-    folder : path
-        Made where it does not exist.
-    waiting : callable, optional
-        See `Waiting`: another fit that runs in the folder is waited for, in place of an error.
-
-    Raises
-    ------
-    FolderInUse
-        If another fit is running in the folder.
-    InputError
-        If it cannot be written to, as where a symbolic link leads nowhere.
+    `folder`: made where it does not exist; `waiting`: see `Waiting`: another fit that runs in the folder is waited for,
+    in place of an error. Raises FolderInUse if another fit is running in the folder; InputError if it cannot be written
+    to, as where a symbolic link leads nowhere.
     """
 
     def __init__(self, folder: str | os.PathLike[str], waiting: Waiting | None = None) -> None:

@@ -22,24 +22,12 @@ MIRRORED_FIT = 0.4
 
 
 class Examination(NamedTuple):
-    """What was found out about model and map before a fit.
+    """What was found out about model and map before a fit."""
 
-    Attributes
-    ----------
-    model : Model
-        Where it starts.
-    checks : MapChecks
-        Of the map with the model there.
-    placement : Placement or None
-        How the model got there; None where it stays.
-    cc : float
-        Its correlation with the map there.
-    """
-
-    model: Model
-    checks: MapChecks
-    placement: Placement | None
-    cc: float
+    model: Model  # Where it starts
+    checks: MapChecks  # Of the map with the model there
+    placement: Placement | None  # How the model got there; None where it stays
+    cc: float  # Its correlation with the map there
 
 
 def examine_start(model: Model, fit_map: FitMap, place: str, threads: int | None = None) -> Examination:

@@ -30,17 +30,9 @@ _ALL_BUT_DENSITY = set(range(32)) - {DENSITY_GROUP}
 
 @dataclass(frozen=True)
 class PendingRow:
-    """A row of the log whose correlations may yet be computed.
+    """A row of the log whose correlations may yet be computed."""
 
-    Attributes
-    ----------
-    known : Row
-        Without them.
-    cc : Pending of float
-    cc_free : Pending of float, optional
-    """
-
-    known: Row
+    known: Row  # Without them
     cc: Pending[float]
     cc_free: Pending[float] | None
 
@@ -58,31 +50,10 @@ class PendingRow:
 class Measurements:
     """Measure the model of a fit, as it goes on.
 
-    Parameters
-    ----------
-    prepared : Prepared
-    density : DensityFit
-        At the resolution of the map.
-    fit_map : FitMap
-    cc_initial : float
-        Correlation of the model as it was read with the map, where the fit starts.
-    planes : PlaneSet
-        Flat groups of the model as it was read.
-    reference : Model, optional
-        A model of the target.
-    free_map : FitMap, optional
-        Another map of the same.
-    beside : Beside, optional
-        What correlations are computed by.
-
-    Attributes
-    ----------
-    cc_initial : float
-
-    Raises
-    ------
-    InputError
-        If the reference is no model of the same molecule.
+    `density` at the resolution of the map; `cc_initial`: correlation of the model as it was read with the map, where
+    the fit starts; `planes`: flat groups of the model as it was read; `reference`: a model of the target; `free_map`:
+    another map of the same; `beside`: what correlations are computed by. Raises InputError if the reference is no model
+    of the same molecule.
     """
 
     def __init__(

@@ -31,15 +31,7 @@ CONTACT_SCALES = (1.0, 4.0, 16.0)
 class Minimizer:
     """Bring Contexts of a fit to rest.
 
-    Parameters
-    ----------
-    systems : FitSystems
-    safeguard : Safeguard
-        Looks at what comes out.
-    platform : openmm.Platform
-        That runs their Contexts.
-    properties : dict of str to str
-        Of the platform.
+    `safeguard`: looks at what comes out; `platform`: that runs their Contexts; `properties` of the platform.
     """
 
     def __init__(

@@ -14,21 +14,11 @@ from .fit_map import FitMap
 
 @dataclass(frozen=True)
 class OtherMaps:
-    """Maps of the same molecule beside that which is fitted into, corrected as that is.
+    """Maps of the same molecule beside that which is fitted into, corrected as that is."""
 
-    Attributes
-    ----------
-    free : FitMap, optional
-        With which the correlation is reported.
-    halves : tuple of DensityMap
-        Two by which B factors are checked, or none.
-    doubts : tuple of str
-        Sentences on what speaks against them.
-    """
-
-    free: FitMap | None = None
-    halves: tuple[DensityMap, ...] = ()
-    doubts: tuple[str, ...] = ()
+    free: FitMap | None = None  # With which the correlation is reported
+    halves: tuple[DensityMap, ...] = ()  # Two by which B factors are checked, or none
+    doubts: tuple[str, ...] = ()  # Sentences on what speaks against them
 
     @classmethod
     def of(

@@ -34,27 +34,14 @@ WORTH_MOVING = 0.005
 
 @dataclass(frozen=True)
 class Placement:
-    """A rigid motion: x → rotation · x + shift.
+    """A rigid motion: x → rotation · x + shift."""
 
-    Attributes
-    ----------
-    rotation : list of list of float
-        3×3.
-    shift : list of float
-        In Å.
-    moved_by : float
-        Root mean square displacement of the atoms, in Å.
-    similarity_before, similarity_after : float
-        Of the energy's measure.
-    coverage_before, coverage_after : float
-        See `openmm_density.validation.map_checks.coverage`.
-    """
-
-    rotation: list[list[float]]
-    shift: list[float]
-    moved_by: float
-    similarity_before: float
+    rotation: list[list[float]]  # 3×3
+    shift: list[float]  # In Å
+    moved_by: float  # Root mean square displacement of the atoms, in Å
+    similarity_before: float  # `similarity_before`, `similarity_after` of the energy's measure.
     similarity_after: float
+    # `coverage_before`, `coverage_after`: see `openmm_density.validation.map_checks.coverage`.
     coverage_before: float
     coverage_after: float
 
@@ -80,12 +67,7 @@ class Placement:
 
 
 def check_place(model: Model, place: str) -> None:
-    """Refuse ways of placing that are not known, and models that have no place.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse ways of placing that are not known, and models that have no place. Raises InputError."""
     if place not in PLACE:
         raise InputError(
             "must be a known way of placing",
@@ -117,10 +99,7 @@ def placed(
 def placed_near(model: Model, fit_map: FitMap, moved: np.ndarray) -> Placement | None:
     """Return where the model fits best near its place or near another, or None where it may stay.
 
-    Parameters
-    ----------
-    moved : np.ndarray, shape (3,)
-        How far the other place is, in Å.
+    `moved` (3,): how far the other place is, in Å.
     """
     rigid = _Rigid.in_map(model, fit_map)
     starts = (rigid.centre, rigid.centre + moved)
@@ -132,13 +111,7 @@ def placed_near(model: Model, fit_map: FitMap, moved: np.ndarray) -> Placement |
 
 
 def placed_at(model: Model, fit_map: FitMap, rotation: np.ndarray, shift: np.ndarray) -> Placement:
-    """Return where the model fits best near a place that is known: x → rotation · x + shift.
-
-    Parameters
-    ----------
-    shift : np.ndarray, shape (3,)
-        In Å.
-    """
+    """Return where the model fits best near a place that is known: x → rotation · x + shift. `shift` (3,) in Å."""
     rigid = _Rigid.in_map(model, fit_map)
     before = rigid.similarity(Rotation.identity(), rigid.centre)[0]
     found = rigid.refined(Rotation.from_matrix(rotation), rotation @ rigid.centre + shift)

@@ -59,25 +59,12 @@ _BONDED = (
 
 @dataclass(frozen=True)
 class Strain:
-    """What is wrong with a model's geometry, so that it has to be relaxed in stages before a force field sees it.
+    """What is wrong with a model's geometry, so that it has to be relaxed in stages before a force field sees it."""
 
-    Attributes
-    ----------
-    clashing : int
-        Pairs of atoms in one place, or not bonded and nearly so.
-    stretched : int
-        Bonds that differ from their ideal length by more than `STRETCHED`.
-    angle_rmsd : float
-        Of the angles between heavy atoms, in degrees.
-    wild : int
-        Of these, those that differ by more than `WILD`.
-    pierced : list of PiercedRing
-    """
-
-    clashing: int
-    stretched: int
-    angle_rmsd: float
-    wild: int
+    clashing: int  # Pairs of atoms in one place, or not bonded and nearly so
+    stretched: int  # Bonds that differ from their ideal length by more than `STRETCHED`
+    angle_rmsd: float  # Of the angles between heavy atoms, in degrees
+    wild: int  # Of these, those that differ by more than `WILD`
     pierced: list[PiercedRing]
 
     @property
@@ -120,16 +107,8 @@ class Relaxation:
     nearest side. Chiral centres and peptide bonds stay as they were given, right or wrong. All forces are bounded, so that it is
     the same on every platform but for rounding.
 
-    Parameters
-    ----------
-    system : openmm.System
-        The force field, and restraints if they act on torsions, without constraints.
-    topology : openmm.app.Topology
-    safeguard : Safeguard
-        Looks at what each stage did.
-    platform : openmm.Platform
-    properties : dict of str to str
-        Of the platform.
+    `system`: the force field, and restraints if they act on torsions, without constraints; `safeguard`: looks at what
+    each stage did; `properties` of the platform.
     """
 
     def __init__(

@@ -18,82 +18,44 @@ class RunState:
 
     On platforms that repeat themselves the rest of the fit follows from it: at every saved state a new Context is made, and the
     noise drawn anew, whether the fit goes on or is resumed.
-
-    Attributes
-    ----------
-    positions, velocities : np.ndarray, shape (N, 3)
-        In nm and nm/ps.
-    relaxed : np.ndarray, shape (N, 3)
-        The start, minimised without density, in nm.
-    box : np.ndarray, shape (3, 3), or None
-        Periodic box vectors in nm.
-    replica_positions, replica_velocities : np.ndarray, shape (R, N, 3), or None
-        Of the replicas on each rung, in nm and nm/ps, while a stage lets replicas exchange.
-    step, stage, stage_step : int
-        Steps done in all, the stage, and steps done in it.
-    segment : int
-        How many states were saved before.
-    frames : int
-        In the trajectory.
-    strength : float, optional
-        Full k in kJ/mol per fitted atom, once it is known.
-    final_strength : float, optional
-        That of the final stages, in kJ/mol per fitted atom, once it is known.
-    final_search : dict, optional
-        How it was found, see `openmm_density.fitting.final_strength.StrengthFound.as_dict`.
-    adaptive : AdaptiveStrength
-    plateau : Plateau
-        Of the stage in progress.
-    ended : list of dict
-        What became of the stages that are over.
-    blow_ups : list of str
-        A sentence on each.
-    rebuilding : list of dict
-        What the searches before stages did.
-    exchange : list of dict
-        What became of the replicas of each stage that lets them exchange; of the stage in progress, so far.
-    ligands : list of dict
-        What is known of ligands with a learned potential, see `openmm_density.fitting.ligands.watch.WatchedLigand`.
-    caution : int
-        How often the time step was halved for the stage in progress, and from the second time on the strength.
-    ladder_raises : int
-        How often the lowest strength of replicas was raised for it, as one had left its density.
-    rolled_back : bool
-        Whether what came after it blew up, so that the next segment begins with a careful minimisation and small steps.
-    seconds : float
-        Spent stepping.
-    rows : list of Row
-        The log.
-    found : dict of str to object
-        What extensions noted, by their names: plain numbers, strings, lists and dicts.
     """
 
-    positions: np.ndarray
+    positions: np.ndarray  # `positions`, `velocities` (N, 3) in nm and nm/ps.
     velocities: np.ndarray
-    relaxed: np.ndarray
-    box: np.ndarray | None = None
+    relaxed: np.ndarray  # (N, 3), the start, minimised without density, in nm
+    box: np.ndarray | None = None  # (3, 3), periodic box vectors in nm
+    # `replica_positions`, `replica_velocities` (R, N, 3) of the replicas on each rung, in nm and nm/ps, while a stage
+    # lets replicas exchange.
     replica_positions: np.ndarray | None = None
     replica_velocities: np.ndarray | None = None
-    step: int = 0
+    step: int = 0  # `step`, `stage`, `stage_step`: steps done in all, the stage, and steps done in it.
     stage: int = 0
     stage_step: int = 0
-    segment: int = 0
-    frames: int = 0
-    strength: float | None = None
+    segment: int = 0  # How many states were saved before
+    frames: int = 0  # In the trajectory
+    strength: float | None = None  # Full k in kJ/mol per fitted atom, once it is known
+    # That of the final stages, in kJ/mol per fitted atom, once it is known
     final_strength: float | None = None
+    # How it was found, see `openmm_density.fitting.final_strength.StrengthFound.as_dict`
     final_search: dict[str, Any] | None = None
     adaptive: AdaptiveStrength = field(default_factory=AdaptiveStrength)
-    plateau: Plateau = field(default_factory=Plateau)
-    ended: list[dict[str, Any]] = field(default_factory=list)
-    blow_ups: list[str] = field(default_factory=list)
-    rebuilding: list[dict[str, Any]] = field(default_factory=list)
+    plateau: Plateau = field(default_factory=Plateau)  # Of the stage in progress
+    ended: list[dict[str, Any]] = field(default_factory=list)  # What became of the stages that are over
+    blow_ups: list[str] = field(default_factory=list)  # A sentence on each
+    rebuilding: list[dict[str, Any]] = field(default_factory=list)  # What the searches before stages did
+    # What became of the replicas of each stage that lets them exchange; of the stage in progress, so far
     exchange: list[dict[str, Any]] = field(default_factory=list)
+    # What is known of ligands with a learned potential, see `openmm_density.fitting.ligands.watch.WatchedLigand`
     ligands: list[dict[str, Any]] = field(default_factory=list)
+    # How often the time step was halved for the stage in progress, and from the second time on the strength
     caution: int = 0
+    # How often the lowest strength of replicas was raised for it, as one had left its density
     ladder_raises: int = 0
+    # Whether what came after it blew up, so that the next segment begins with a careful minimisation and small steps
     rolled_back: bool = False
-    seconds: float = 0.0
-    rows: list[Row] = field(default_factory=list)
+    seconds: float = 0.0  # Spent stepping
+    rows: list[Row] = field(default_factory=list)  # The log
+    # What extensions noted, by their names: plain numbers, strings, lists and dicts
     found: dict[str, Any] = field(default_factory=dict)
 
     @property

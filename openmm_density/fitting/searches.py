@@ -34,19 +34,8 @@ _MINIMIZATION = 100
 class Searches:
     """Rebuild parts of the model before the stages that ask for it, as far as there is time for.
 
-    Parameters
-    ----------
-    engine : Engine
-    protocol : Protocol
-    fit_map : FitMap
-    threads : int, optional
-        Processes that shift stretches and flip peptides; as many as there are processor cores by default.
-
-    Attributes
-    ----------
-    plan : SearchPlan
-    workers : TrialWorkers
-        These processes.
+    `threads`: processes that shift stretches and flip peptides; as many as there are processor cores by default.
+    Attributes: `workers`: these processes.
     """
 
     def __init__(self, engine: Engine, protocol: Protocol, fit_map: FitMap, threads: int | None) -> None:
@@ -157,15 +146,8 @@ class Searches:
     def evidence_of(self, models: np.ndarray) -> np.ndarray | None:
         """Return what the density beside the backbones of some models says for their registers.
 
-        Parameters
-        ----------
-        models : np.ndarray, shape (R, N, 3)
-            Å.
-
-        Returns
-        -------
-        np.ndarray, shape (R,), or None
-            Natural logarithms, see `SideChainEvidence`; None where the map does not show it.
+        `models` (R, N, 3) in Å. Returns (R,), natural logarithms, see `SideChainEvidence`; None where the map does not
+        show it.
         """
         evidence = self._evidence()
         if evidence is None:

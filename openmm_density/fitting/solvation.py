@@ -36,10 +36,7 @@ def solvated(
     The box reaches `padding` beyond the model, and beyond the density that it may move into: of the voxels around it, the
     densest, as many as it has volume.
 
-    Parameters
-    ----------
-    padding : float
-        In Å.
+    `padding` in Å.
     """
     modeller = _in_water(prepared, _box(prepared, density_map, padding), ionic_strength, platform)
     positions = np.array(modeller.positions.value_in_unit(unit.angstrom))

@@ -34,10 +34,7 @@ _Result = TypeVar("_Result")
 class Unstable(Exception):
     """A simulation blew up; the message says what happened to which atoms, to stand inside a sentence.
 
-    Attributes
-    ----------
-    everywhere : bool
-        Whether so many atoms are concerned that the message does not name them.
+    Attributes: `everywhere`: whether so many atoms are concerned that the message does not name them.
     """
 
     def __init__(self, message: str, everywhere: bool = False) -> None:
@@ -62,17 +59,7 @@ class Safeguard:
     Every segment of a fit passes here: `run` does one in a Context that it puts back where it blows up, `check` looks at one that
     the caller repeats from a saved state.
 
-    Parameters
-    ----------
-    topology : openmm.app.Topology
-        Names the atoms.
-    system : openmm.System
-        Tells their masses.
-
-    Attributes
-    ----------
-    masses : np.ndarray, shape (N,)
-        In dalton.
+    `topology`: names the atoms; `system`: tells their masses. Attributes: `masses` (N,) in dalton.
     """
 
     def __init__(self, topology: app.Topology, system: openmm.System) -> None:

@@ -19,21 +19,11 @@ _SWITCH_INTERVAL = 0.0002
 
 
 class Start(NamedTuple):
-    """What a fit starts from.
+    """What a fit starts from."""
 
-    Attributes
-    ----------
-    examination : Examination
-        Of the model where it starts.
-    solute : Prepared
-        It with what it lacked.
-    prepared : Prepared
-        The same in its solvent.
-    """
-
-    examination: Examination
-    solute: Prepared
-    prepared: Prepared
+    examination: Examination  # Of the model where it starts
+    solute: Prepared  # It with what it lacked
+    prepared: Prepared  # The same in its solvent
 
 
 def examined_and_prepared(
@@ -46,10 +36,7 @@ def examined_and_prepared(
 
     What comes out, and which error is raised, is the same.
 
-    Parameters
-    ----------
-    expected : Model, optional
-        What `examine` returns where it leaves the model in its place. None: one comes after the other.
+    `expected`: what `examine` returns where it leaves the model in its place. None: one comes after the other.
     """
     if expected is None:
         with stopwatch.part("placement"):

@@ -43,12 +43,7 @@ def available_cores() -> int:
 class Shared:
     """An argument of many calls, which each process is sent once; it must not change.
 
-    Parameters
-    ----------
-    value : object
-        That can be pickled.
-    is_packed_once : bool
-        Whether it is pickled once for all processes, and kept so.
+    `value`: that can be pickled; `is_packed_once`: whether it is pickled once for all processes, and kept so.
     """
 
     def __init__(self, value: Any, is_packed_once: bool = False) -> None:
@@ -79,24 +74,9 @@ def _named(number: int) -> Shared:
 class WorkerProcess:
     """A process that calls functions.
 
-    Parameters
-    ----------
-    *modules : str
-        What it imports before it says that it is ready.
-
-    Attributes
-    ----------
-    connection : multiprocessing.connection.Connection
-    process : subprocess.Popen
-    kept : set of int
-        The numbers of the shared arguments that it was sent.
-    is_ready : bool
-        Whether it has been heard. Until then sending would wait for it.
-
-    Raises
-    ------
-    OSError
-        Where no more processes are allowed.
+    `*modules`: what it imports before it says that it is ready. Attributes: `kept`: the numbers of the shared arguments
+    that it was sent. `is_ready`: whether it has been heard. Until then sending would wait for it. Raises OSError where
+    no more processes are allowed.
     """
 
     def __init__(self, *modules: str) -> None:

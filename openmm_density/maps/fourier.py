@@ -18,12 +18,8 @@ Transfer = Callable[[np.ndarray], np.ndarray]
 def fourier_filtered(data: np.ndarray, matrix: np.ndarray, transfer: Transfer) -> np.ndarray:
     """Return a periodic array whose Fourier transform was multiplied by a function of |s|².
 
-    Parameters
-    ----------
-    matrix : np.ndarray, shape (3, 3)
-        Its columns are the Cartesian steps in Å of the grid.
-    transfer : callable
-        Takes |s|² in Å⁻² at every frequency and returns the factor there.
+    `matrix` (3, 3): its columns are the Cartesian steps in Å of the grid; `transfer`: takes |s|² in Å⁻² at every
+    frequency and returns the factor there.
     """
     nz, ny, nx = data.shape
     s2 = _square_frequencies(fft.rfftfreq(nx), fft.fftfreq(ny), fft.fftfreq(nz), matrix)
@@ -44,10 +40,7 @@ def low_passed(
     Only frequencies that are kept are transformed along the second and third axis, and back to no more points than
     are asked for and hold them.
 
-    Parameters
-    ----------
-    resolution : float
-        In Å: frequencies with |s| above its inverse are set to 0.
+    `resolution` in Å: frequencies with |s| above its inverse are set to 0.
     """
     size = np.array(data.shape[::-1])
     # |h| = |a · s| is at most |a| / resolution; one more for rounding.

@@ -23,15 +23,7 @@ _REMEDY = (
 def check_free_map(free_map: DensityMap, density_map: DensityMap, resolution: float) -> str | None:
     """Refuse a free map that cannot test what is fitted into a map; return a sentence where it is doubtful.
 
-    Parameters
-    ----------
-    resolution : float
-        Of the map, in Å.
-
-    Returns
-    -------
-    str or None
-        What speaks against it.
+    `resolution` of the map, in Å. Returns what speaks against it.
     """
     if is_same_map(free_map, density_map):
         raise InputError("the free map is the map that is fitted into, and not free", remedy=_REMEDY)

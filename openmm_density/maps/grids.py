@@ -30,10 +30,7 @@ def checked_positions(
 ) -> np.ndarray:
     """Return finite positions in Å as a float64 array of shape (N, 3).
 
-    Parameters
-    ----------
-    positions : Quantity or array_like, shape (N, 3)
-        Cartesian positions in Å.
+    `positions` (N, 3): Cartesian positions in Å.
     """
     positions = positions_in_angstrom(positions, n_atoms)
     if not len(positions):
@@ -109,12 +106,7 @@ def index_box(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Find the least box of grid points that holds a sphere around every position.
 
-    Parameters
-    ----------
-    positions : np.ndarray, shape (N, 3)
-        Cartesian positions in Å.
-    margin : float or Quantity
-        Radius of the spheres in Å.
+    `positions` (N, 3): Cartesian positions in Å; `margin`: radius of the spheres in Å.
     """
     margin = checked_length(margin, "margin")
     inverse = np.linalg.inv(matrix)
@@ -147,21 +139,10 @@ def voxels_around(
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """List the grid points within a radius of each of some points, a bounded number of pairs at a time.
 
-    Parameters
-    ----------
-    index : np.ndarray, shape (N, 3)
-        Fractional indices (i, j, k) of the points in a box of the grid.
-    matrix : np.ndarray, shape (3, 3)
-        Its columns are the Cartesian steps in Å of the grid.
-    radius : float
-        Distance in Å.
-
-    Yields
-    ------
-    points : np.ndarray of int, shape (P,)
-        For each pair, which of the N points it belongs to.
-    voxels : np.ndarray of int, shape (P,)
-        For each pair, the grid point's number in the box's C-ordered array of shape (nz, ny, nx).
+    `index` (N, 3): fractional indices (i, j, k) of the points in a box of the grid; `matrix` (3, 3): its columns are
+    the Cartesian steps in Å of the grid; `radius`: distance in Å. Yields `points` int (P,) for each pair, which of the
+    N points it belongs to; `voxels` int (P,) for each pair, the grid point's number in the box's C-ordered array of
+    shape (nz, ny, nx).
     """
     strides = np.array([1, size[0], size[0] * size[1]])
     corners = np.stack(np.meshgrid(*[[-0.5, 0.5]] * 3), axis=-1).reshape(-1, 3)

@@ -49,10 +49,7 @@ def check_halves_of_map(
 ) -> None:
     """Refuse half maps that are those of another map, and a map in place of one of its halves.
 
-    Parameters
-    ----------
-    resolution : float
-        Of the map, in Å.
+    `resolution` of the map, in Å.
     """
     for which, half in (("first", first), ("second", second)):
         if is_same_map(half, density_map):

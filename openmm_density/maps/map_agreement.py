@@ -36,15 +36,7 @@ def agreement_in_either(other: DensityMap, density_map: DensityMap, resolution: 
 
     Two molecules in the middle of their boxes share an outline, which does not count here; noise of both lowers it.
 
-    Parameters
-    ----------
-    resolution : float
-        Å.
-
-    Returns
-    -------
-    float or None
-        None where the other map does not reach the map, or one of them does not vary.
+    `resolution` in Å. Returns None where the other map does not reach the map, or one of them does not vary.
     """
     values = _over_cubes(other, density_map, resolution)
     return _correlated(values, _is_dense(values).any(axis=0))

@@ -42,23 +42,10 @@ class ModelDensity:
     alias into the resolution, so its cost follows the model. Symmetry mates and lattice images are no part of
     the model.
 
-    Parameters
-    ----------
-    topology : openmm.app.Topology
-        Names the element of every atom; atoms without one (virtual sites) do not scatter.
-    resolution : float or Quantity
-        Resolution d in Å.
-    b_factors : float or array_like, shape (N,), optional
-        B factors in Å² in place of the uniform 8 d.
-    scattering : {"electron", "xray"}
-        Form factors.
-    occupancies : array_like, shape (N,), optional
-        In place of 1.
-
-    Raises
-    ------
-    InputError
-        If an argument makes no sense or an element has no form factor.
+    `topology`: names the element of every atom; atoms without one (virtual sites) do not scatter. `resolution`:
+    resolution d in Å. `b_factors` (N,): B factors in Å² in place of the uniform 8 d. `scattering` {"electron", "xray"}:
+    form factors. `occupancies` (N,) in place of 1. Raises InputError if an argument makes no sense or an element has no
+    form factor.
     """
 
     def __init__(
@@ -142,17 +129,9 @@ class ModelDensity:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Compute the density in a box around the model on the points of a grid.
 
-        Parameters
-        ----------
-        positions : Quantity or array_like, shape (N, 3)
-            Cartesian positions in Å.
-
-        Returns
-        -------
-        start : np.ndarray of int, shape (3,)
-            Grid indices (i, j, k) of the box's first voxel; they may be negative or lie beyond the grid.
-        density : np.ndarray of float32, shape (nz, ny, nx)
-            Density of the box. It reaches past every atom by the reach of its density and at least 3 Å.
+        `positions` (N, 3): Cartesian positions in Å. Returns `start` int (3,): grid indices (i, j, k) of the box's
+        first voxel; they may be negative or lie beyond the grid. `density` float32 (nz, ny, nx): density of the box. It
+        reaches past every atom by the reach of its density and at least 3 Å.
         """
         positions = checked_positions(positions, self.n_atoms, self._topology)[self._scatterers]
         calculator, oversampling, start, size = self._box(positions, matrix, origin)

@@ -44,12 +44,7 @@ def read_mtz_map(
 ) -> tuple[np.ndarray, np.ndarray, gemmi.SpaceGroup]:
     """Build the map of one unit cell from amplitudes and phases.
 
-    Returns
-    -------
-    data : np.ndarray of float32, shape (nz, ny, nx)
-    matrix : np.ndarray, shape (3, 3)
-        Its columns are the steps of the grid in Å.
-    space_group : gemmi.SpaceGroup
+    Returns `data` float32 (nz, ny, nx); `matrix` (3, 3): its columns are the steps of the grid in Å; `space_group`.
     """
     path = Path(path)
     mtz = read_mtz(path)

@@ -23,14 +23,8 @@ def empty_grid(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return voxels of zeros around a model, and the matrix and origin that place them.
 
-    Parameters
-    ----------
-    positions : np.ndarray, shape (N, 3)
-        Å.
-    voxel_size : float, Quantity or None
-        Side in Å of the cubic voxels; a quarter of the resolution where None.
-    margin : float or Quantity
-        The grid reaches at least this far, in Å, beyond every atom.
+    `positions` (N, 3) in Å. `voxel_size`: side in Å of the cubic voxels; a quarter of the resolution where None.
+    `margin`: the grid reaches at least this far, in Å, beyond every atom.
     """
     step = model.resolution / 4
     if voxel_size is not None:
@@ -94,13 +88,7 @@ def band_limited_noise(
     noise: float,
     seed: int,
 ) -> np.ndarray:
-    """Return Gaussian noise without frequencies beyond a resolution.
-
-    Parameters
-    ----------
-    resolution : float
-        Å.
-    """
+    """Return Gaussian noise without frequencies beyond a resolution. `resolution` in Å."""
     if not density.any():
         raise InputError(
             "is a fraction of the model's density, but no non-hydrogen atom is on the grid",

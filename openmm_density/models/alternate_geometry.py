@@ -46,14 +46,7 @@ class AlternateGeometry:
 
     An alternate atom is bonded to what has its label or none; waters are bonded to nothing.
 
-    Parameters
-    ----------
-    model : Model
-
-    Attributes
-    ----------
-    bonds : np.ndarray of int, shape (M, 2)
-        Of alternate atoms, which are numbered behind those of the model, with others.
+    Attributes: `bonds` int (M, 2) of alternate atoms, which are numbered behind those of the model, with others.
     """
 
     def __init__(self, model: Model) -> None:

@@ -28,15 +28,7 @@ def moved_with_residues(model: Model, positions: np.ndarray) -> np.ndarray:
     strains bonds or angles to what a conformer shares, or to a conformer of the same label in another residue, or brings atoms
     together, `AlternateGeometry` mends them.
 
-    Parameters
-    ----------
-    positions : np.ndarray, shape (N, 3)
-        Of its fitted atoms, in Å.
-
-    Returns
-    -------
-    np.ndarray, shape (K, 3)
-        Å.
+    `positions` (N, 3) of its fitted atoms, in Å. Returns (K, 3), Å.
     """
     alternates = model.alternates
     result = alternates.positions.copy()

@@ -13,10 +13,7 @@ TOO_CLOSE = 0.08
 def clashing_pairs(system: openmm.System, positions: np.ndarray) -> np.ndarray:
     """Return the pairs of atoms nearer than `TOO_CLOSE` that no bonded term joins, shape (n, 2).
 
-    Parameters
-    ----------
-    positions : np.ndarray, shape (N, 3)
-        In nm.
+    `positions` (N, 3) in nm.
     """
     pairs = cKDTree(positions).query_pairs(TOO_CLOSE, output_type="ndarray")
     # To list what is bonded takes far longer, and most models have no such pairs.

@@ -22,22 +22,12 @@ _MOST_WAYS = 1000
 
 @dataclass(frozen=True)
 class CompleteMolecule:
-    """A molecule with all its hydrogens.
+    """A molecule with all its hydrogens."""
 
-    Attributes
-    ----------
-    elements : sequence of str, length n
-    bonds : sequence of (int, int)
-    positions : np.ndarray, shape (n, 3)
-        Of a conformer, in Å.
-    name : str
-        How errors tell where it is from, as in ``of the SMILES "CCO"``.
-    """
-
-    elements: Sequence[str]
+    elements: Sequence[str]  # length n
     bonds: Sequence[tuple[int, int]]
-    positions: np.ndarray
-    name: str
+    positions: np.ndarray  # (n, 3), of a conformer, in Å
+    name: str  # How errors tell where it is from, as in ``of the SMILES "CCO"``
 
 
 @dataclass(frozen=True)
@@ -55,13 +45,7 @@ def built_hydrogens(
     bonds: Sequence[tuple[int, int]],
     positions: np.ndarray,
 ) -> list[BuiltHydrogen]:
-    """Build the hydrogens of a ligand.
-
-    Parameters
-    ----------
-    positions : np.ndarray, shape (N, 3)
-        Å.
-    """
+    """Build the hydrogens of a ligand. `positions` (N, 3) in Å."""
     atoms, conformer = molecule.elements, molecule.positions
     whole = graph_of(atoms, molecule.bonds)
     heavy = whole.subgraph([k for k, symbol in enumerate(atoms) if symbol != "H"])

@@ -73,18 +73,10 @@ def is_part_of(molecule: CompleteMolecule, residue: app.topology.Residue) -> boo
 
 @dataclass(frozen=True)
 class Handedness:
-    """How the chiral centres of a residue compare with those of a molecule.
+    """How the chiral centres of a residue compare with those of a molecule."""
 
-    Attributes
-    ----------
-    other : list of str
-        The names of atoms whose hand is another than in the molecule.
-    is_mirror_image : bool
-        Whether all of them are.
-    """
-
-    other: list[str]
-    is_mirror_image: bool
+    other: list[str]  # The names of atoms whose hand is another than in the molecule
+    is_mirror_image: bool  # Whether all of them are
 
 
 def handedness(
@@ -92,10 +84,7 @@ def handedness(
 ) -> Handedness:
     """Compare the chiral centres of a residue with those of a molecule that it has the heavy atoms and bonds of.
 
-    Parameters
-    ----------
-    positions : np.ndarray, shape (N, 3)
-        Of all atoms of its topology, in Å. A centre that is flat there counts for neither hand.
+    `positions` (N, 3) of all atoms of its topology, in Å. A centre that is flat there counts for neither hand.
     """
     own = HeavyAtoms.of(residue)
     place = np.array([positions[atom.index] for atom in own.atoms]).reshape(-1, 3)
@@ -125,10 +114,7 @@ def unlike(molecule: CompleteMolecule, residue: app.topology.Residue, positions:
 
     Its mirror image counts as the same. What is no part of the molecule is left to others to refuse.
 
-    Parameters
-    ----------
-    positions : np.ndarray, shape (N, 3), or None
-        Of all atoms of its topology, in Å; without them hands are not compared.
+    `positions` (N, 3) of all atoms of its topology, in Å; without them hands are not compared.
     """
     if is_part_of(molecule, residue):
         count = len(heavy_graph(molecule))

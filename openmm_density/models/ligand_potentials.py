@@ -52,37 +52,17 @@ def gives_potentials(ligand_forcefield: str | None) -> bool:
 
 
 class InternalPotential(Protocol):
-    """What gives a ligand its energy.
+    """What gives a ligand its energy."""
 
-    Attributes
-    ----------
-    version : str
-        What it is, as in ``GFN2-xTB student 1``.
-    elements : sequence of str, length n
-        Of its atoms, hydrogens included.
-    bonds : sequence of (int, int)
-    charges : np.ndarray, shape (n,)
-        In elementary charges, for the Coulomb interaction with what is around it.
-    positions : np.ndarray, shape (n, 3)
-        Of a conformer at rest, in Å.
-    smiles : str
-    path : Path, optional
-        The file that it is from.
-    sha256 : str
-        Of that file; empty without one.
-    bound : float
-        The largest `disagreement`, in kcal/mol/Å, of a geometry that it knows.
-    """
-
-    version: str
-    elements: Sequence[str]
+    version: str  # What it is, as in ``GFN2-xTB student 1``
+    elements: Sequence[str]  # length n, of its atoms, hydrogens included
     bonds: Sequence[tuple[int, int]]
-    charges: np.ndarray
-    positions: np.ndarray
+    charges: np.ndarray  # (n,), in elementary charges, for the Coulomb interaction with what is around it
+    positions: np.ndarray  # (n, 3), of a conformer at rest, in Å
     smiles: str
-    path: Path | None
-    sha256: str
-    bound: float
+    path: Path | None  # The file that it is from
+    sha256: str  # Of that file; empty without one
+    bound: float  # The largest `disagreement`, in kcal/mol/Å, of a geometry that it knows
 
     def create_force(self, particles: np.ndarray, n_particles: int, parameter_name: str) -> openmm.Force:
         """Build the force of one copy."""
@@ -99,39 +79,19 @@ class InternalPotential(Protocol):
 
 @dataclass(frozen=True)
 class PlacedPotential:
-    """A ligand of a model with its potential.
+    """A ligand of a model with its potential."""
 
-    Attributes
-    ----------
-    label : str
-        As in ``A LIG 501``.
-    potential : InternalPotential
-    atoms : np.ndarray of int, shape (n,)
-        Of the topology, in the potential's order.
-    parameter_name : str
-        Of the Context's parameter that its energy is multiplied by.
-    """
-
-    label: str
+    label: str  # As in ``A LIG 501``
     potential: InternalPotential
-    atoms: np.ndarray
-    parameter_name: str
+    atoms: np.ndarray  # int (n,), of the topology, in the potential's order
+    parameter_name: str  # Of the Context's parameter that its energy is multiplied by
 
 
 class PotentialParameters:
     """Parameters for ligands that have a potential; the same to `prepare` as `LigandParameters`.
 
-    Parameters
-    ----------
-    potentials : mapping of str to InternalPotential
-        By residue name.
-
-    Attributes
-    ----------
-    placed : list of PlacedPotential
-        Those for which `add_to` has made templates.
-    templates : dict of int to str
-        The names of these, by the index of the residue.
+    `potentials` by residue name. Attributes: `placed`: those for which `add_to` has made templates; `templates`: the
+    names of these, by the index of the residue.
     """
 
     def __init__(self, potentials: Mapping[str, InternalPotential]) -> None:

@@ -31,22 +31,9 @@ _INSTALL = "conda install -c conda-forge openmmforcefields (with OpenFF toolkit 
 class LigandParameters:
     """Parameters for ligands that are given as SMILES.
 
-    Parameters
-    ----------
-    forcefield : {"openff", "gaff"}
-        See `LIGAND_FORCE_FIELDS`.
-    smiles : mapping of str to str
-        SMILES by residue name, in the protonation that is wanted.
-
-    Attributes
-    ----------
-    version : str
-        The force field as openmmforcefields calls it, as in ``openff-2.2.1``.
-
-    Raises
-    ------
-    InputError
-        The name is not known, openmmforcefields is not installed, or a SMILES cannot be read.
+    `forcefield` {"openff", "gaff"}: see `LIGAND_FORCE_FIELDS`; `smiles`: SMILES by residue name, in the protonation
+    that is wanted. Attributes: `version`: the force field as openmmforcefields calls it, as in ``openff-2.2.1``. Raises
+    InputError if the name is not known, openmmforcefields is not installed, or a SMILES cannot be read.
     """
 
     def __init__(self, forcefield: str, smiles: Mapping[str, str]) -> None:
@@ -82,10 +69,7 @@ class LigandParameters:
     ) -> list[BuiltHydrogen]:
         """Build the hydrogens of a ligand, with the geometry of a conformer of the molecule.
 
-        Parameters
-        ----------
-        positions : array_like, shape (N, 3)
-            Å.
+        `positions` (N, 3) in Å.
         """
         return built_hydrogens(self.molecule(name), label, elements, bonds, positions)
 

@@ -59,13 +59,7 @@ class LinkChemistry:
     neighbours, and belongs to no additive of the crystallisation (gemmi's table of residues). In each case both ends need a free
     valence, hydrogens of the file counted, and angles to their other bonds as bonds have them.
 
-    Parameters
-    ----------
-    atoms : sequence of openmm.app.topology.Atom
-    positions : np.ndarray, shape (N, 3)
-        In Å.
-    bonded : mapping of int to collection of int
-        The atoms that each is bonded to; asked anew each time, so that it may grow.
+    `positions` (N, 3) in Å. `bonded`: the atoms that each is bonded to; asked anew each time, so that it may grow.
     """
 
     def __init__(

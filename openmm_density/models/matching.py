@@ -86,16 +86,9 @@ def match_ligands(
 ) -> list[tuple[int, int]]:
     """Pair the ligands and ions of two models: those of the same name that are in the same place.
 
-    Parameters
-    ----------
-    positions, reference_positions : Quantity or array_like, shapes (N, 3) and (M, 3)
-        Cartesian positions in Å, both in one frame.
-
-    Returns
-    -------
-    list of (int, int)
-        Places of residues in the first and in the second topology, in the order of the first. Each is in one pair at most, and
-        the centroids of a pair are within 8 Å; of the possible pairings, it is that of the least distances.
+    `positions`, `reference_positions` (N, 3): Cartesian positions in Å, both in one frame. Returns places of residues
+    in the first and in the second topology, in the order of the first. Each is in one pair at most, and the centroids
+    of a pair are within 8 Å; of the possible pairings, it is that of the least distances.
     """
     first, second = (
         _ligand_centroids(*model)

@@ -101,35 +101,19 @@ class Metadata:
     statistics of a refinement, which are those of the model before, `STALE_REMARKS`, and anisotropic B factors, whose axes are
     those of the place where an atom was. Cis peptides, links and the crystal are found anew whenever a model is written. What is
     said of chains that are not in the file is not written.
-
-    Attributes
-    ----------
-    structure : gemmi.Structure
-        Without atoms, sequences and crystal; of links it has those of conformers that are not fitted.
-    sequences : dict of str to gemmi.Entity
-        The polymer of each chain id.
-    records : tuple of str
-        Lines of a PDB file that gemmi does not hold.
-    categories : str
-        `CATEGORIES` of an mmCIF file, as a file of their own.
-    connections : dict of int to list of int
-        The bonds of CONECT, by the serial numbers of a PDB file, each as often as the file has it.
-    text : str
-        The whole file, into which the atoms of its own format are written again (`openmm_density.models.kept_files`).
-    is_pdb : bool
-        Whether that is a PDB file.
-    is_elsewhere : bool
-        Whether the model was laid elsewhere.
     """
 
+    # Without atoms, sequences and crystal; of links it has those of conformers that are not fitted
     structure: gemmi.Structure = field(default_factory=gemmi.Structure)
-    sequences: Mapping[str, gemmi.Entity] = field(default_factory=dict)
-    records: tuple[str, ...] = ()
-    categories: str = ""
+    sequences: Mapping[str, gemmi.Entity] = field(default_factory=dict)  # The polymer of each chain id
+    records: tuple[str, ...] = ()  # Lines of a PDB file that gemmi does not hold
+    categories: str = ""  # `CATEGORIES` of an mmCIF file, as a file of their own
+    # The bonds of CONECT, by the serial numbers of a PDB file, each as often as the file has it
     connections: Mapping[int, list[int]] = field(default_factory=dict)
+    # The whole file, into which the atoms of its own format are written again (`openmm_density.models.kept_files`)
     text: str = field(default="", repr=False)
-    is_pdb: bool = False
-    is_elsewhere: bool = False
+    is_pdb: bool = False  # Whether that is a PDB file
+    is_elsewhere: bool = False  # Whether the model was laid elsewhere
 
     def elsewhere(self) -> Metadata:
         """Return what is still true of a model that was laid elsewhere: nothing with operators of symmetry or of assemblies."""

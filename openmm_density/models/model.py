@@ -44,44 +44,27 @@ class AtomRecord:
 
 @dataclass(frozen=True)
 class Link:
-    """A bond that a file names: LINK, SSBOND or _struct_conn.
+    """A bond that a file names: LINK, SSBOND or _struct_conn."""
 
-    Attributes
-    ----------
-    first, second : int
-        The atoms.
-    symmetry : bool
-        Whether it leads to a copy of the second atom that the symmetry of the crystal makes.
-    """
-
-    first: int
+    first: int  # `first`, `second`: the atoms.
     second: int
+    # Whether it leads to a copy of the second atom that the symmetry of the crystal makes
     symmetry: bool = False
 
 
 @dataclass(frozen=True)
 class Alternates:
-    """The atoms of conformers that are not fitted, in the order of the file.
+    """The atoms of conformers that are not fitted, in the order of the file."""
 
-    Attributes
-    ----------
-    records : tuple of AtomRecord
-        Their names in the file; of residues that are another one in that conformer, with that name.
-    positions : np.ndarray, shape (K, 3)
-        Å.
-    b_factors, occupancies : np.ndarray, shape (K,)
-        Å² and fractions.
-    residues : np.ndarray, shape (K,)
-        The index of the residue in the topology in whose place each is.
-    after : np.ndarray, shape (K,)
-        The atom of the model that the file has before each; -1 for none.
-    """
-
+    # Their names in the file; of residues that are another one in that conformer, with that name
     records: tuple[AtomRecord, ...] = ()
-    positions: np.ndarray = field(default_factory=lambda: np.empty((0, 3)))
+    positions: np.ndarray = field(default_factory=lambda: np.empty((0, 3)))  # (K, 3), Å
+    # `b_factors`, `occupancies` (K,) in Å² and fractions.
     b_factors: np.ndarray = field(default_factory=lambda: np.empty(0))
     occupancies: np.ndarray = field(default_factory=lambda: np.empty(0))
+    # (K,), the index of the residue in the topology in whose place each is
     residues: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    # (K,), the atom of the model that the file has before each; -1 for none
     after: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     def __len__(self) -> int:

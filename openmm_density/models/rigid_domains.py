@@ -38,15 +38,7 @@ def rigid_domains(
     motions (after M. Hirsch and M. Habeck, Bioinformatics 24, 2184 (2008), without their probabilities). There are as many
     domains as bring the mean deviation from rigid bodies down by a quarter each, by default.
 
-    Parameters
-    ----------
-    traces : np.ndarray, shape (F, R, 3)
-        One atom of each residue in each frame, in Å.
-
-    Returns
-    -------
-    np.ndarray of int, shape (R,)
-        From 0, the largest domain.
+    `traces` (F, R, 3): one atom of each residue in each frame, in Å. Returns int (R,), from 0, the largest domain.
     """
     n_frames, n_residues = traces.shape[:2]
     best = np.zeros(n_residues, dtype=np.int64)
@@ -134,34 +126,19 @@ def _deviation(traces: np.ndarray, labels: np.ndarray) -> float:
 
 @dataclass(frozen=True)
 class DomainMotion:
-    """How a domain moves beside the largest one, along a path.
+    """How a domain moves beside the largest one, along a path."""
 
-    Attributes
-    ----------
-    domain : int
-        From 1; the first is the largest, which the others are seen from.
-    residues : tuple of str
-        Its stretches, as in ``A 30-59``.
-    size : int
-        Residues.
-    angle_from_first, angle_from_previous : list of float
-        By which it is rotated in each frame beside the first one and the one before, in degrees.
-    axis : list of float
-        The direction of the rotation from the first frame to the one in which it is turned farthest, as a unit vector.
-    point : list of float
-        A point on that axis, in Å, in the place of the first frame.
-    shift_along_axis : float
-        By how much it moves along it, in Å.
-    """
-
-    domain: int
-    residues: tuple[str, ...]
-    size: int
+    domain: int  # From 1; the first is the largest, which the others are seen from
+    residues: tuple[str, ...]  # Its stretches, as in ``A 30-59``
+    size: int  # Residues
+    # `angle_from_first`, `angle_from_previous` by which it is rotated in each frame beside the first one and the one
+    # before, in degrees.
     angle_from_first: list[float]
     angle_from_previous: list[float]
+    # The direction of the rotation from the first frame to the one in which it is turned farthest, as a unit vector
     axis: list[float]
-    point: list[float]
-    shift_along_axis: float
+    point: list[float]  # A point on that axis, in Å, in the place of the first frame
+    shift_along_axis: float  # By how much it moves along it, in Å
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain lists and numbers."""
@@ -173,12 +150,7 @@ def domain_motions(
 ) -> list[DomainMotion]:
     """Return how each domain but the largest moves beside that.
 
-    Parameters
-    ----------
-    traces : np.ndarray, shape (F, R, 3)
-        Å.
-    labels : np.ndarray of int, shape (R,)
-        From `rigid_domains`.
+    `traces` (F, R, 3) in Å; `labels` int (R,) from `rigid_domains`.
     """
     placed = placed_by(traces, labels == 0)
     motions = []

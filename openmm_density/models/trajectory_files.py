@@ -206,12 +206,7 @@ def _address(atom: gemmi.CRA) -> tuple[str, int, str, str, str, str]:
 def dcd_frames(path: str | os.PathLike[str], atoms: np.ndarray, most: int) -> tuple[np.ndarray, int]:
     """Read some atoms of evenly spaced frames of a DCD file.
 
-    Returns
-    -------
-    frames : np.ndarray of float32, shape (F, n, 3)
-        Å.
-    every : int
-        So many frames of the file come to one.
+    Returns `frames` float32 (F, n, 3) in Å; `every`: so many frames of the file come to one.
     """
     try:
         with _quiet():

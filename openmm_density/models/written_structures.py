@@ -23,43 +23,23 @@ CIS = 30.0
 
 @dataclass(frozen=True)
 class Header:
-    """What a file says of a model beside the names and places of its atoms.
+    """What a file says of a model beside the names and places of its atoms."""
 
-    Attributes
-    ----------
-    links : tuple of Link
-        Written are those that the names of their atoms tell without doubt, and those to copies by symmetry only with a space
-        group.
-    cell : tuple of float or None
-        a, b, c (Å), α, β, γ (degrees).
-    space_group : str
-        As in ``P 1 21 1``; a cell without one is written with P 1.
-    occupancies : np.ndarray, shape (N,), optional
-        Of the atoms, 1 where not given.
-    altlocs : tuple of str, optional
-        The labels of the conformers that the atoms are of, empty for atoms with no alternates.
-    unknown : frozenset of int
-        The atoms of no known element, whatever the topology has in its place.
-    charges : tuple of int, optional
-        Formal charges, 0 where not given.
-    metadata : Metadata
-        Title, sequences, secondary structure and the like.
-    rows : tuple of int, optional
-        Of a model from an mmCIF file the row, from 1, of each atom, or of one of its residue where it was built.
-    built : tuple of bool, optional
-        Whether each atom was built; none was where it is not given.
-    """
-
+    # Written are those that the names of their atoms tell without doubt, and those to copies by symmetry only with a
+    # space group
     links: tuple[Link, ...] = ()
-    cell: tuple[float, ...] | None = None
-    space_group: str = ""
-    occupancies: np.ndarray | None = None
+    cell: tuple[float, ...] | None = None  # a, b, c (Å), α, β, γ (degrees)
+    space_group: str = ""  # As in ``P 1 21 1``; a cell without one is written with P 1
+    occupancies: np.ndarray | None = None  # (N,), of the atoms, 1 where not given
+    # The labels of the conformers that the atoms are of, empty for atoms with no alternates
     altlocs: tuple[str, ...] | None = None
+    # The atoms of no known element, whatever the topology has in its place
     unknown: frozenset[int] = frozenset()
-    charges: tuple[int, ...] | None = None
-    metadata: Metadata = field(default_factory=Metadata)
+    charges: tuple[int, ...] | None = None  # Formal charges, 0 where not given
+    metadata: Metadata = field(default_factory=Metadata)  # Title, sequences, secondary structure and the like
+    # Of a model from an mmCIF file the row, from 1, of each atom, or of one of its residue where it was built
     rows: tuple[int, ...] | None = None
-    built: tuple[bool, ...] | None = None
+    built: tuple[bool, ...] | None = None  # Whether each atom was built; none was where it is not given
 
 
 @dataclass(frozen=True)

@@ -17,102 +17,54 @@ class Text:
 
 @dataclass(frozen=True)
 class Spot:
-    """A place in the model that a button shows.
+    """A place in the model that a button shows."""
 
-    Attributes
-    ----------
-    label : str
-        On the button.
-    rows : sequence of int
-        Its residues, by their places among those of the page; none for the whole model.
-    """
-
-    label: str
+    label: str  # On the button
+    # Its residues, by their places among those of the page; none for the whole model
     rows: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
 class Item:
-    """A sentence, with where in the model it is about.
-
-    Attributes
-    ----------
-    text : str
-    spots : sequence of Spot
-    section : str, optional
-        The key of a plot to look at instead.
-    """
+    """A sentence, with where in the model it is about."""
 
     text: str
     spots: Sequence[Spot] = ()
-    section: str | None = None
+    section: str | None = None  # The key of a plot to look at instead
 
 
 @dataclass(frozen=True)
 class Items:
-    """A list of sentences.
-
-    Attributes
-    ----------
-    heading : str
-    items : sequence of Item
-    are_doubts : bool
-        Whether they speak against the model.
-    """
+    """A list of sentences."""
 
     kind: ClassVar[str] = "items"
     heading: str
     items: Sequence[Item]
-    are_doubts: bool = False
+    are_doubts: bool = False  # Whether they speak against the model
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table.
-
-    Attributes
-    ----------
-    caption : str
-    headings : sequence of str
-        Of the columns behind the first.
-    rows : sequence of (str, sequence of str)
-        What a row is about, and its cells.
-    about : str
-        The heading of the first column.
-    links : sequence of str or None
-        Pages beside this one that rows lead to.
-    is_sortable : bool
-        Whether a click on a heading sorts the rows.
-    """
+    """A table."""
 
     kind: ClassVar[str] = "table"
     caption: str
-    headings: Sequence[str]
-    rows: Sequence[tuple[str, Sequence[str]]]
-    about: str = ""
-    links: Sequence[str | None] = ()
-    is_sortable: bool = False
+    headings: Sequence[str]  # Of the columns behind the first
+    rows: Sequence[tuple[str, Sequence[str]]]  # What a row is about, and its cells
+    about: str = ""  # The heading of the first column
+    links: Sequence[str | None] = ()  # Pages beside this one that rows lead to
+    is_sortable: bool = False  # Whether a click on a heading sorts the rows
 
 
 @dataclass(frozen=True)
 class Plot:
-    """A figure that plotly draws.
-
-    Attributes
-    ----------
-    key : str
-        In the page's address.
-    title, description : str
-        What it shows, for those who see it and for those who do not.
-    figure : dict, optional
-        ``data`` and ``layout``; the plot is left out where there is none.
-    """
+    """A figure that plotly draws."""
 
     kind: ClassVar[str] = "plot"
-    key: str
-    title: str
+    key: str  # In the page's address
+    title: str  # `title`, `description`: what it shows, for those who see it and for those who do not.
     description: str
-    figure: dict[str, Any] | None
+    figure: dict[str, Any] | None  # ``data`` and ``layout``; the plot is left out where there is none
 
 
 @dataclass(frozen=True)
@@ -144,17 +96,9 @@ Block = Text | Items | Table | Plot | Facts | Command | Residues
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page.
+    """A part of the page."""
 
-    Attributes
-    ----------
-    key : str
-        In its address.
-    heading : str
-    blocks : sequence of Block
-    """
-
-    key: str
+    key: str  # In its address
     heading: str
     blocks: Sequence[Block]
 
@@ -170,29 +114,15 @@ class Card:
 
 @dataclass(frozen=True)
 class Page:
-    """A page.
-
-    Attributes
-    ----------
-    title, subtitle : str
-    verdict : str
-        The first sentence to read.
-    is_doubtful : bool
-        Whether it is to be read with care.
-    cards : sequence of Card
-    sections : sequence of Section
-    data : dict
-        What is drawn: ``residues`` (`openmm_density.report.residue_values.residue_values`), ``structures``
-        (`openmm_density.report.structures.drawn_models`), ``surfaces`` or None.
-    picture : bytes, optional
-        A PNG for browsers that draw nothing in 3-D.
-    """
+    """A page."""
 
     title: str
     subtitle: str
-    verdict: str
-    is_doubtful: bool
+    verdict: str  # The first sentence to read
+    is_doubtful: bool  # Whether it is to be read with care
     cards: Sequence[Card]
     sections: Sequence[Section]
+    # What is drawn: ``residues`` (`openmm_density.report.residue_values.residue_values`), ``structures``
+    # (`openmm_density.report.structures.drawn_models`), ``surfaces`` or None
     data: dict[str, Any] = field(repr=False)
-    picture: bytes | None = field(default=None, repr=False)
+    picture: bytes | None = field(default=None, repr=False)  # A PNG for browsers that draw nothing in 3-D

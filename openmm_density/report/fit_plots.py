@@ -96,10 +96,7 @@ def fsc_figure(
 ) -> dict[str, Any] | None:
     """Return Fourier shell correlations; None without a curve.
 
-    Parameters
-    ----------
-    curves : mapping of str to (str, mapping or None)
-        By stage, or `HALF_MAPS`: what each is called, and its ``frequency`` (1/Å) and ``correlation``.
+    `curves` by stage, or `HALF_MAPS`: what each is called, and its ``frequency`` (1/Å) and ``correlation``.
     """
     known = {stage: curve for stage, curve in curves.items() if curve[1]}
     if not known:
@@ -144,10 +141,7 @@ def fsc_figure(
 def geometry_figure(reports: Mapping[str, tuple[str, Mapping[str, Any] | None]]) -> dict[str, Any] | None:
     """Return bars of the geometry at each stage, a panel for each measure.
 
-    Parameters
-    ----------
-    reports : mapping of str to (str, mapping or None)
-        By stage what it is called and the geometry of a summary.
+    `reports` by stage what it is called and the geometry of a summary.
     """
     known = {stage: report for stage, report in reports.items() if report[1]}
     measures = [

@@ -27,11 +27,8 @@ _STAGES = {"before": "initial", "kept": "initial", "after": "final", "reference"
 def ramachandran_figure(models: Sequence[ShownModel], rows: Mapping[str, int]) -> dict[str, Any] | None:
     """Return φ and ψ of the residues of some models, by plot, with its regions; None without a residue that has both.
 
-    Returns
-    -------
-    dict
-        ``data`` (traces whose ``plot`` says which plot they belong to), ``layout`` without regions, and ``regions``: by plot the
-        SVG paths, in degrees, of what is ``allowed`` and ``favoured``.
+    Returns ``data`` (traces whose ``plot`` says which plot they belong to), ``layout`` without regions, and
+    ``regions``: by plot the SVG paths, in degrees, of what is ``allowed`` and ``favoured``.
     """
     data = [trace for model in reversed(models) for trace in _traces(model, rows)]
     if not data:

@@ -73,10 +73,7 @@ def b_factor_figure(
 ) -> dict[str, Any] | None:
     """Return the mean B factor by residue, and those before where they were refined; None where all are the same.
 
-    Parameters
-    ----------
-    b_factors : sequence
-        Of each residue in Å², or None.
+    `b_factors` of each residue in Å², or None.
     """
     rows = [i for i, value in enumerate(b_factors) if value is not None and residues[i]["kind"] != "water"]
     values = [b_factors[row] for row in rows]
@@ -98,12 +95,8 @@ def b_factor_figure(
 def spread_figure(residues: Sequence[Mapping[str, Any]], agreed: float) -> dict[str, Any] | None:
     """Return how far several models are from each other by residue; None where nothing is known.
 
-    Parameters
-    ----------
-    residues : sequence of mapping
-        With ``spread`` and ``spread_backbone`` in Å, or None.
-    agreed : float
-        Å, below which they agree; a line shows it.
+    `residues` with ``spread`` and ``spread_backbone`` in Å, or None. `agreed` in Å, below which they agree; a line
+    shows it.
     """
     rows = [i for i, residue in enumerate(residues) if residue["spread"] is not None]
     if not rows:

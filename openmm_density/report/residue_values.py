@@ -26,11 +26,8 @@ def residue_values(
 ) -> list[dict[str, Any]]:
     """Return the residues of a summary with how far each was moved, and its B factor.
 
-    Returns
-    -------
-    list of dict
-        ``residue``, ``chain``, ``number``, ``kind``, the values of the summary (rounded), ``shift`` (Å, of the atom that stands
-        for the residue) and ``b_factor`` (Å², the mean), each None where it is not known.
+    Returns ``residue``, ``chain``, ``number``, ``kind``, the values of the summary (rounded), ``shift`` (Å, of the atom
+    that stands for the residue) and ``b_factor`` (Å², the mean), each None where it is not known.
     """
     by_key = {model.key: model for model in models}
     shifts, b_factors = _of_models(by_key.get("after"), by_key.get("before"), rows_by_label(residues))

@@ -31,16 +31,8 @@ _LARGEST = 32767
 class DrawnAtoms:
     """What of a topology the page draws.
 
-    Parameters
-    ----------
-    topology : openmm.app.Topology
-    rows : mapping of str to int
-        The place of each residue among those of the summary, by its label.
-
-    Attributes
-    ----------
-    indices : np.ndarray of int, shape (n,)
-        The atoms that are drawn.
+    `rows`: the place of each residue among those of the summary, by its label. Attributes: `indices` int (n,): the
+    atoms that are drawn.
     """
 
     def __init__(self, topology: app.Topology, rows: Mapping[str, int]) -> None:
@@ -59,10 +51,7 @@ class DrawnAtoms:
     def as_dict(self, positions: np.ndarray) -> dict[str, Any]:
         """Return atoms, residues and bonds for the page, with the secondary structure at some positions.
 
-        Parameters
-        ----------
-        positions : np.ndarray, shape (N, 3)
-            Å, of all atoms of the topology.
+        `positions` (N, 3) in Å, of all atoms of the topology.
         """
         residues = list(dict.fromkeys(atom.residue for atom in self._atoms))
         place = {residue: number for number, residue in enumerate(residues)}

@@ -30,18 +30,13 @@ _DIFFERENCE_LEVEL = 3.0
 
 @dataclass(frozen=True)
 class Surfaces:
-    """What is drawn around the models.
+    """What is drawn around the models."""
 
-    Attributes
-    ----------
-    map : dict
-        ``size``, ``matrix`` and ``origin`` (as of a `DensityMap`, Å), ``values`` (a byte for each voxel, x slowest), ``lowest``
-        and ``step`` (a voxel's value is lowest + step · byte, in the map's units), ``level`` at which it opens, ``mean``, ``sd``.
-    difference : dict, optional
-        The same of the model's density, scaled to the map, minus the map; ``level`` for both signs.
-    """
-
+    # ``size``, ``matrix`` and ``origin`` (as of a `DensityMap`, Å), ``values`` (a byte for each voxel, x slowest),
+    # ``lowest`` and ``step`` (a voxel's value is lowest + step · byte, in the map's units), ``level`` at which it
+    # opens, ``mean``, ``sd``
     map: dict[str, Any]
+    # The same of the model's density, scaled to the map, minus the map; ``level`` for both signs
     difference: dict[str, Any] | None
 
 
@@ -53,13 +48,7 @@ def surfaces(
     sd: float | None = None,
     most_voxels: int = MOST_VOXELS,
 ) -> Surfaces | None:
-    """Return the surfaces around some models; None where these lie outside the map.
-
-    Parameters
-    ----------
-    resolution : float
-        Å.
-    """
+    """Return the surfaces around some models; None where these lie outside the map. `resolution` in Å."""
     statistics = {
         "mean": float(density_map.data.mean(dtype=np.float64)) if mean is None else mean,
         "sd": float(density_map.data.std(dtype=np.float64)) if sd is None else sd,

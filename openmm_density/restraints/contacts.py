@@ -28,19 +28,9 @@ class ContactRestraint(PairRestraint):
 
     The pairs are those near contact in ``positions``. Use it in a minimisation, not in dynamics, in which others meet.
 
-    Parameters
-    ----------
-    topology : openmm.app.Topology or mdtraj.Topology
-        With bonds.
-    positions : Quantity or array_like, shape (N, 3)
-        Å where plain; they decide which pairs may meet.
-    force_constant, parameter_name, force_group, periodic
-        As for `openmm_density.restraints.Restraint`; k is in kJ/mol/nm².
-
-    Raises
-    ------
-    InputError
-        The numbers of atoms differ, a position is not a number, or the force constant is negative.
+    `topology` with bonds. `positions` (N, 3) in Å where plain; they decide which pairs may meet. `force_constant`,
+    `parameter_name`, `force_group`, `periodic` as for `openmm_density.restraints.Restraint`; k is in kJ/mol/nm². Raises
+    InputError if the numbers of atoms differ, a position is not a number, or the force constant is negative.
     """
 
     name = "contact"

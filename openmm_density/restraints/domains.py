@@ -61,18 +61,10 @@ def find_domains(topology: app.Topology, positions: np.ndarray) -> np.ndarray:
 
 
 def given_domains(topology: app.Topology, positions: np.ndarray, domains: Any) -> np.ndarray:
-    """Return the number of each residue's domain, as a user defines them.
+    """Return the number of each residue's domain, as a user defines them, int (R,).
 
-    Parameters
-    ----------
-    positions : np.ndarray, shape (N, 3)
-        Å.
-    domains : {"automatic", "chain", "all"}, sequence of str, or array_like of int, shape (R,)
-        As `find_domains`, each chain, the model as a whole, an mdtraj selection for each domain, or numbers with -1 for none.
-
-    Returns
-    -------
-    np.ndarray of int, shape (R,)
+    `positions` (N, 3) in Å; `domains` int (R,) {"automatic", "chain", "all"} as `find_domains`, each chain, the model
+    as a whole, an mdtraj selection for each domain, or numbers with -1 for none.
     """
     residues = atoms_by_name(topology)
     if isinstance(domains, str):

@@ -102,13 +102,7 @@ class ElasticNetworkRestraint(PairRestraint):
 
 
 def near_pairs(points: np.ndarray, cutoff: float) -> np.ndarray:
-    """Return the pairs of points within a cutoff, sorted.
-
-    Returns
-    -------
-    np.ndarray of int, shape (P, 2)
-        The first is the smaller.
-    """
+    """Return the pairs of points within a cutoff, int (P, 2), sorted; the first is the smaller."""
     if len(points) < 2:
         return np.zeros((0, 2), dtype=np.int64)
     pairs = np.sort(cKDTree(points).query_pairs(cutoff, output_type="ndarray"), axis=1)

@@ -12,18 +12,11 @@ from .restraint import Restraint, Violation
 
 
 class PairRestraint(Restraint):
-    """Hold distances r of pairs of atoms at lengths r₀, by default with k in kJ/mol/nm².
-
-    Attributes
-    ----------
-    pairs : np.ndarray of int, shape (P, 2)
-    lengths : np.ndarray, shape (P,)
-        r₀ in Å.
-    """
+    """Hold distances r of pairs of atoms at lengths r₀, by default with k in kJ/mol/nm²."""
 
     force_constant_unit = unit.kilojoule_per_mole / unit.nanometer**2
-    pairs: np.ndarray
-    lengths: np.ndarray
+    pairs: np.ndarray  # int (P, 2)
+    lengths: np.ndarray  # (P,), r₀ in Å
 
     @property
     def n_terms(self) -> int:
@@ -66,15 +59,5 @@ class PairRestraint(Restraint):
 
 
 def distances(positions: np.ndarray, pairs: np.ndarray) -> np.ndarray:
-    """Return the distances between pairs of atoms.
-
-    Parameters
-    ----------
-    positions : np.ndarray, shape (N, 3)
-    pairs : np.ndarray of int, shape (P, 2)
-
-    Returns
-    -------
-    np.ndarray, shape (P,)
-    """
+    """Return the distances between pairs of atoms, shape (P,). `positions` (N, 3); `pairs` int (P, 2)."""
     return np.linalg.norm(positions[pairs[:, 0]] - positions[pairs[:, 1]], axis=1)

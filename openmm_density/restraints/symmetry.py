@@ -180,11 +180,8 @@ class SymmetryRestraint(Restraint):
 def find_copies(residues: list[NamedAtoms]) -> list[list[np.ndarray]]:
     """Group chains of one sequence.
 
-    Returns
-    -------
-    list of list of np.ndarray of int
-        For each group the residue of each copy in each column of the alignment, -1 where it has none. The columns are the
-        residues of the longest copy.
+    Returns for each group the residue of each copy in each column of the alignment, -1 where it has none. The
+    columns are the residues of the longest copy.
     """
     groups: list[tuple[np.ndarray, list[np.ndarray]]] = []
     found = [chain for chain in chains(residues) if len(chain) >= SHORTEST]

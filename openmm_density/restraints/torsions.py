@@ -21,11 +21,7 @@ class TorsionRestraint(Restraint):
 
     The force is continuous, except where a torsion is exactly opposite to its target.
 
-    Attributes
-    ----------
-    torsions : np.ndarray of int, shape (T, 4)
-    targets : np.ndarray, shape (T,)
-        θ₀ in radians.
+    Attributes: `torsions` int (T, 4); `targets` (T,): θ₀ in radians.
     """
 
     tolerance: ClassVar[float]

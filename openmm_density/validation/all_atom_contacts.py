@@ -51,18 +51,10 @@ class Clash(NamedTuple):
 
 @dataclass(frozen=True)
 class AllAtomContacts:
-    """Clashes of a model.
+    """Clashes of a model."""
 
-    Attributes
-    ----------
-    clashes : list of Clash
-        The worst first.
-    n_atoms : int
-        Atoms that are there, hydrogens among them, without waters.
-    """
-
-    clashes: list[Clash]
-    n_atoms: int
+    clashes: list[Clash]  # The worst first
+    n_atoms: int  # Atoms that are there, hydrogens among them, without waters
 
     @property
     def clashscore(self) -> float | None:
@@ -81,12 +73,7 @@ def all_atom_contacts(
     deepest in. Waters are met by others, and not by each other (Word et al., J. Mol. Biol. 1999, 285, 1711-1733; Chen et
     al., Acta Cryst. 2010, D66, 12-21).
 
-    Parameters
-    ----------
-    positions : Quantity or array_like, shape (N, 3)
-        Å.
-    occupancies : np.ndarray, shape (N,), optional
-        Those of 0.1 or less are not there.
+    `positions` (N, 3) in Å; `occupancies` (N,): those of 0.1 or less are not there.
     """
     atoms = list(topology.atoms())
     places = checked_positions(positions, len(atoms)).copy()
@@ -121,12 +108,7 @@ def contacts_of_prepared(
 
     Those of a force field have evaded what is near, and MolProbity builds its own, too (Reduce).
 
-    Parameters
-    ----------
-    positions : Quantity or array_like, shape (N, 3)
-        Å.
-    occupancies : np.ndarray, shape (M,), optional
-        Of the atoms of the input.
+    `positions` (N, 3) in Å; `occupancies` (M,) of the atoms of the input.
     """
     topology = prepared.topology
     own = prepared.input_index
@@ -295,10 +277,7 @@ def riding_hydrogens(topology: app.Topology, positions: np.ndarray) -> np.ndarra
     Those of OH, SH, NH₃ and waters, which turn to what is around them, stay, as do those of parents without another
     neighbour; lengths of bonds stay too.
 
-    Parameters
-    ----------
-    positions : Quantity or array_like, shape (N, 3)
-        Å.
+    `positions` (N, 3) in Å.
     """
     atoms = list(topology.atoms())
     places = checked_positions(positions, len(atoms)).copy()

@@ -22,24 +22,13 @@ PROBE_RADIUS, SHRINK_RADIUS = 1.1, 0.9
 
 
 class BoxCorrelations(NamedTuple):
-    """Pearson correlations of a model with a map; None for what is undefined.
+    """Pearson correlations of a model with a map; None for what is undefined."""
 
-    Attributes
-    ----------
-    cc_mask : float or None
-        Over the voxels inside the mask of the molecule.
-    cc_volume : float or None
-        Over as many voxels as the mask has: those where the model's density is highest.
-    cc_peaks : float or None
-        Over those and as many where the map is highest; None for the map of a whole cell of a crystal.
-    cc_box : float or None
-        Over all voxels of the map; None for that of a crystal.
-    """
-
-    cc_mask: float | None
-    cc_volume: float | None
+    cc_mask: float | None  # Over the voxels inside the mask of the molecule
+    cc_volume: float | None  # Over as many voxels as the mask has: those where the model's density is highest
+    # Over those and as many where the map is highest; None for the map of a whole cell of a crystal
     cc_peaks: float | None
-    cc_box: float | None
+    cc_box: float | None  # Over all voxels of the map; None for that of a crystal
 
 
 @takes_units("positions", "resolution", b_factors="Å²")

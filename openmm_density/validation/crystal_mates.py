@@ -20,21 +20,12 @@ LEAST_AGREEMENT = 0.8
 
 @dataclass(frozen=True)
 class CrystalMates:
-    """Whether the copies of a model by its space group can have part in its fit.
+    """Whether the copies of a model by its space group can have part in its fit."""
 
-    Attributes
-    ----------
-    operators : SymmetryOperators, optional
-        None where they cannot.
-    agreement : float
-        The least correlation of the map with its copies; NaN where there are none to compare.
-    problem : str
-        Why not, in a few words; empty where they can.
-    """
-
-    operators: SymmetryOperators | None
+    operators: SymmetryOperators | None  # None where they cannot
+    # The least correlation of the map with its copies; NaN where there are none to compare
     agreement: float = float("nan")
-    problem: str = ""
+    problem: str = ""  # Why not, in a few words; empty where they can
 
     def sentence(self) -> str:
         """Return what a user should know of them."""

@@ -31,14 +31,9 @@ def density_level(
 ) -> float:
     """Return the value above which as much of the map near a model lies as the model fills, and in fine maps most of its atoms.
 
-    Parameters
-    ----------
-    positions : array_like, shape (N, 3)
-        Å.
-    resolution : float
-        Å. At resolutions finer than 5 Å less of the molecule's volume is above the level, half of it at 2.5 Å, and no more than
-        encloses 85% of its heavy atoms that are in the map: maps are noisy at the level that encloses all. What lies in a mask
-        does not count.
+    `positions` (N, 3) in Å. `resolution` in Å. At resolutions finer than 5 Å less of the molecule's volume is above the
+    level, half of it at 2.5 Å, and no more than encloses 85% of its heavy atoms that are in the map: maps are noisy at
+    the level that encloses all. What lies in a mask does not count.
     """
     positions = checked_positions(positions, topology.getNumAtoms(), topology)
     heavy = np.array(

@@ -30,24 +30,13 @@ _FIRST, _BIN, _BY_CHANCE = 6, 12, 39 / 72
 
 
 class EMRinger(NamedTuple):
-    """The EMRinger score of a model.
+    """The EMRinger score of a model."""
 
-    Attributes
-    ----------
-    score : float or None
-        Above 1 for models that fit well in maps of 3 to 4 Å, above 2 for very good ones; none where no density peaks.
-    threshold : float or None
-        Value of the map above which peaks count for it.
-    rotamer_part : float or None
-        Of the peaks above it those at rotamers.
-    side_chains : int
-        That were scanned.
-    """
-
+    # Above 1 for models that fit well in maps of 3 to 4 Å, above 2 for very good ones; none where no density peaks
     score: float | None
-    threshold: float | None
-    rotamer_part: float | None
-    side_chains: int
+    threshold: float | None  # Value of the map above which peaks count for it
+    rotamer_part: float | None  # Of the peaks above it those at rotamers
+    side_chains: int  # That were scanned
 
 
 @takes_units("positions")

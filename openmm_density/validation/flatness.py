@@ -21,25 +21,13 @@ FEWEST_SHARED = 3
 
 @dataclass(frozen=True)
 class FlatLigand:
-    """A conjugated system of a ligand, and how far from a plane it is.
+    """A conjugated system of a ligand, and how far from a plane it is."""
 
-    Attributes
-    ----------
-    residue : str
-        As ``A HEM 201``.
-    n_atoms : int
-        Its non-hydrogen atoms.
-    rms, worst : float
-        Of the distances in Å of these atoms from their best plane.
-    worst_atom : str
-        The name of the atom that is farthest from it.
-    """
-
-    residue: str
-    n_atoms: int
-    rms: float
+    residue: str  # As ``A HEM 201``
+    n_atoms: int  # Its non-hydrogen atoms
+    rms: float  # `rms`, `worst` of the distances in Å of these atoms from their best plane.
     worst: float
-    worst_atom: str
+    worst_atom: str  # The name of the atom that is farthest from it
 
     def as_dict(self) -> dict[str, Any]:
         """Return all fields as plain strings and numbers."""
@@ -51,10 +39,7 @@ def flat_ligands(topology: app.Topology, planes: PlaneSet, positions: Any) -> li
 
     The planes of a ligand that share three atoms or more, as the pyrroles and methine bridges of a haem do, are one system.
 
-    Parameters
-    ----------
-    positions : Quantity or array_like, shape (N, 3)
-        In Å without a unit.
+    `positions` (N, 3) in Å without a unit.
     """
     positions = positions_in_angstrom(positions, topology.getNumAtoms())
     atoms = list(topology.atoms())

@@ -36,20 +36,13 @@ _OUTSIDE = "no atom is near the map"
 
 @dataclass(frozen=True)
 class Crossing:
-    """Where a curve falls below a threshold; as a str, in words: ``0.5 at 3.57 Å``.
-
-    Attributes
-    ----------
-    threshold : float
-    resolution : float
-        Where it falls, in Å, interpolated between shells; that of the last shell where it never falls below; infinite where no
-        shell is above.
-    falls : bool
-        Whether it falls: without, the curve is above the threshold up to `resolution`, and may be so beyond, or nowhere.
-    """
+    """Where a curve falls below a threshold; as a str, in words: ``0.5 at 3.57 Å``."""
 
     threshold: float
+    # Where it falls, in Å, interpolated between shells; that of the last shell where it never falls below; infinite
+    # where no shell is above
     resolution: float
+    # Whether it falls: without, the curve is above the threshold up to `resolution`, and may be so beyond, or nowhere
     falls: bool
 
     def __str__(self) -> str:
@@ -128,10 +121,7 @@ def shell_correlation(first: np.ndarray, second: np.ndarray, matrix: np.ndarray)
     FSC = Re Σ F₁F₂* / √(Σ|F₁|² Σ|F₂|²) over each shell (Harauz and van Heel, Optik 73, 146 (1986)). Shells are as wide as one
     step along the reciprocal of the longest side of the grid.
 
-    Parameters
-    ----------
-    matrix : np.ndarray, shape (3, 3)
-        Its columns are the steps of the grid in Å.
+    `matrix` (3, 3): its columns are the steps of the grid in Å.
     """
     if first.shape != second.shape:
         raise InputError(
@@ -221,14 +211,8 @@ def model_fsc(
     which no shell's correlation depends), up to the map's Nyquist frequency. Both are taken in a box around the model, so that
     the cost follows the model. Density of what the model lacks, where it is near the model, lowers the curve.
 
-    Parameters
-    ----------
-    positions : Quantity or array_like, shape (N, 3)
-        Cartesian positions in Å.
-    resolution : float or Quantity
-        Resolution d in Å.
-    b_factors : array_like, shape (N,), optional
-        Å², in place of the uniform 8 d: another curve than the one that is reported everywhere.
+    `positions` (N, 3): Cartesian positions in Å; `resolution`: resolution d in Å; `b_factors` (N,) in Å², in place of
+    the uniform 8 d: another curve than the one that is reported everywhere.
     """
     finest = 2 * 0.999 * density_map.voxel_size.max()
     if b_factors is None:
@@ -261,17 +245,8 @@ def unmasked_model_fsc(
     All of the map is taken, or of one with more than 256³ voxels the box around the model with a quarter of its length on each
     side.
 
-    Parameters
-    ----------
-    positions : Quantity or array_like, shape (N, 3)
-        Cartesian positions in Å.
-    b_factors : float or array_like, shape (N,)
-        Å².
-
-    Returns
-    -------
-    ShellCorrelation or None
-        None for the map of a crystal, which the model alone does not fill.
+    `positions` (N, 3): Cartesian positions in Å; `b_factors` (N,) in Å². Returns None for the map of a crystal, which
+    the model alone does not fill.
     """
     if density_map.periodic:
         return None

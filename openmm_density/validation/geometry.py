@@ -33,84 +33,54 @@ TWISTED = np.radians(30.0)
 
 @dataclass(frozen=True)
 class GeometryReport:
-    """How good a model's geometry is; heavy atoms only.
+    """How good a model's geometry is; heavy atoms only."""
 
-    Attributes
-    ----------
-    bond_count, angle_count : int
-        Bonds and angles that have an ideal value: those inside and between standard residues.
-    bond_rmsd, worst_bond : float
-        Deviations from the ideal length, Å; nan where there are none. The ideal values are those of Amber
-        ff14SB, OL15 and OL3, which differ from crystallographic ones by 0.01-0.02 Å: a well-refined model
-        has an RMSD of about 0.02 Å.
-    angle_rmsd, worst_angle : float
-        Deviations from the ideal angle, degrees; well-refined models have about 2. Angles at the atoms of
-        histidine's ring are left out: Amber has 120° there, which no five-membered ring can have.
-    worst_bond_atoms, worst_angle_atoms : str
-        Where the worst ones are.
-    atom_count : int
-        Heavy atoms.
-    clash_count : int
-        Pairs, more than four bonds apart, whose van der Waals spheres overlap by more than 0.4 Å (0.8 Å
-        between N, O, F and S); metals never clash.
-    clashscore : float
-        Clashes per 1000 heavy atoms. MolProbity's adds hydrogens first and is not comparable.
-    cis_count, cis_nonproline_count : int
-        Peptides with |ω| < 90°, and those of them not before proline.
-    twisted_count : int
-        Peptides more than 30° from planar.
-    wrong_alpha_count, wrong_centre_count : int
-        Cα, and other centres (Cβ of Thr and Ile, sugars), of the wrong handedness. Residues that are D by name
-        count as wrong if they are L.
-    wrong_centres : list of str
-        Where they are.
-    ramachandran_count : int or None
-        Residues with both backbone torsions. This and the next are None without the tables of the package pyrama.
-    ramachandran_favoured_count, ramachandran_allowed_count, ramachandran_outlier_count : int or None
-        Those in each of the regions of Lovell et al. (2003), see `ramachandran`.
-    ramachandran_outliers : list of str, or None
-        The residues in neither.
-    rotamer_count, rotamer_outlier_count : int
-        Side chains with a torsion between tetrahedral atoms, and those with one more than 40° from staggered, see
-        `rotamer_deviations`. MolProbity's outliers are by another definition.
-    rotamer_outliers : list of str
-        Where they are.
-    notes : list of str
-        A sentence for each thing that could not be assessed.
-    peptides, centres : tuple of str
-        Names of all peptides and centres.
-    omega, improper : np.ndarray
-        Their torsions, radians.
-    """
-
+    # `bond_count`, `angle_count`: bonds and angles that have an ideal value: those inside and between standard
+    # residues.
     bond_count: int
+    # `bond_rmsd`, `worst_bond`: deviations from the ideal length, Å; nan where there are none. The ideal values are
+    # those of Amber ff14SB, OL15 and OL3, which differ from crystallographic ones by 0.01-0.02 Å: a well-refined
+    # model has an RMSD of about 0.02 Å.
     bond_rmsd: float
     worst_bond: float
-    worst_bond_atoms: str
+    worst_bond_atoms: str  # `worst_bond_atoms`, `worst_angle_atoms`: where the worst ones are.
     angle_count: int
+    # `angle_rmsd`, `worst_angle`: deviations from the ideal angle, degrees; well-refined models have about 2. Angles
+    # at the atoms of histidine's ring are left out: Amber has 120° there, which no five-membered ring can have.
     angle_rmsd: float
     worst_angle: float
     worst_angle_atoms: str
-    atom_count: int
+    atom_count: int  # Heavy atoms
+    # Pairs, more than four bonds apart, whose van der Waals spheres overlap by more than 0.4 Å (0.8 Å between N, O, F
+    # and S); metals never clash
     clash_count: int
+    # Clashes per 1000 heavy atoms. MolProbity's adds hydrogens first and is not comparable.
     clashscore: float
+    # `cis_count`, `cis_nonproline_count`: peptides with |ω| < 90°, and those of them not before proline.
     cis_count: int
     cis_nonproline_count: int
-    twisted_count: int
+    twisted_count: int  # Peptides more than 30° from planar
+    # `wrong_alpha_count`, `wrong_centre_count`: Cα, and other centres (Cβ of Thr and Ile, sugars), of the wrong
+    # handedness. Residues that are D by name count as wrong if they are L.
     wrong_alpha_count: int
     wrong_centre_count: int
-    wrong_centres: list[str]
+    wrong_centres: list[str]  # Where they are
+    # Residues with both backbone torsions. This and the next are None without the tables of the package pyrama.
     ramachandran_count: int | None
+    # `ramachandran_favoured_count`, `ramachandran_allowed_count`, `ramachandran_outlier_count`: those in each of the
+    # regions of Lovell et al. (2003), see `ramachandran`.
     ramachandran_favoured_count: int | None
     ramachandran_allowed_count: int | None
     ramachandran_outlier_count: int | None
-    ramachandran_outliers: list[str] | None
+    ramachandran_outliers: list[str] | None  # The residues in neither
+    # `rotamer_count`, `rotamer_outlier_count`: side chains with a torsion between tetrahedral atoms, and those with
+    # one more than 40° from staggered, see `rotamer_deviations`. MolProbity's outliers are by another definition.
     rotamer_count: int
     rotamer_outlier_count: int
-    rotamer_outliers: list[str]
-    notes: list[str]
-    peptides: tuple[str, ...] = field(repr=False)
-    omega: np.ndarray = field(repr=False)
+    rotamer_outliers: list[str]  # Where they are
+    notes: list[str]  # A sentence for each thing that could not be assessed
+    peptides: tuple[str, ...] = field(repr=False)  # `peptides`, `centres`: names of all peptides and centres.
+    omega: np.ndarray = field(repr=False)  # `omega`, `improper`: their torsions, radians.
     centres: tuple[str, ...] = field(repr=False)
     improper: np.ndarray = field(repr=False)
 
@@ -137,21 +107,11 @@ class GeometryReport:
 
 @dataclass(frozen=True)
 class GeometryChange:
-    """Peptides and chiral centres that flipped between two models of the same atoms.
+    """Peptides and chiral centres that flipped between two models of the same atoms."""
 
-    Attributes
-    ----------
-    peptide_flips : list of str
-        Peptides whose ω changed by more than 90°.
-    inverted_centres : list of str
-        Chiral centres that changed handedness.
-    largest_omega_change : float
-        Degrees; 0 where there are no peptides.
-    """
-
-    peptide_flips: list[str]
-    inverted_centres: list[str]
-    largest_omega_change: float
+    peptide_flips: list[str]  # Peptides whose ω changed by more than 90°
+    inverted_centres: list[str]  # Chiral centres that changed handedness
+    largest_omega_change: float  # Degrees; 0 where there are no peptides
 
     def as_dict(self) -> dict[str, Any]:
         """Return all fields as plain lists and numbers."""
@@ -159,13 +119,7 @@ class GeometryChange:
 
 
 def geometry_report(topology: app.Topology, positions: Any) -> GeometryReport:
-    """Assess a model's geometry.
-
-    Parameters
-    ----------
-    positions : Quantity or array_like, shape (N, 3)
-        Å where plain.
-    """
+    """Assess a model's geometry. `positions` (N, 3) in Å where plain."""
     positions = checked_positions(positions, topology.getNumAtoms(), topology)
     atoms = list(topology.atoms())
     heavy = np.array([not is_hydrogen(atom) for atom in atoms], dtype=bool)
@@ -298,21 +252,12 @@ TABLES_MISSING = (
 
 @dataclass(frozen=True)
 class Ramachandran:
-    """The backbone torsions of a model's residues, and the regions that they lie in.
+    """The backbone torsions of a model's residues, and the regions that they lie in."""
 
-    Attributes
-    ----------
-    residues : np.ndarray of int, shape (R,)
-        Indices of the residues that have both torsions.
-    phi, psi : np.ndarray, shape (R,)
-        Radians; of D-amino acids with the opposite sign.
-    regions : np.ndarray of str, shape (R,), or None
-        "F" for favoured, "a" for allowed, "." for neither; None without the tables, see `TABLES_MISSING`.
-    """
-
-    residues: np.ndarray
-    phi: np.ndarray
+    residues: np.ndarray  # int (R,), indices of the residues that have both torsions
+    phi: np.ndarray  # `phi`, `psi` (R,): radians; of D-amino acids with the opposite sign.
     psi: np.ndarray
+    # (R,), "F" for favoured, "a" for allowed, "." for neither; None without the tables, see `TABLES_MISSING`
     regions: np.ndarray | None
 
 
@@ -323,10 +268,7 @@ def ramachandran(topology: app.Topology, positions: np.ndarray) -> Ramachandran:
     before proline and all others. Their tables, in cells of 2°, come with the package ``pyrama``. MolProbity now has
     newer ones, from 8000 structures, and interpolates: near a border a residue can come out otherwise there.
 
-    Parameters
-    ----------
-    positions : np.ndarray, shape (N, 3)
-        Å.
+    `positions` (N, 3) in Å.
     """
     found = backbone_torsions(topology, positions)
     phi = found.handedness * torsion_angles(positions, found.atoms[:, :4])
@@ -352,18 +294,10 @@ def _regions(plots: np.ndarray, phi: np.ndarray, psi: np.ndarray) -> np.ndarray 
 
 @dataclass(frozen=True)
 class RotamerDeviations:
-    """Deviations of the side chains of a model from staggered torsions.
+    """Deviations of the side chains of a model from staggered torsions."""
 
-    Attributes
-    ----------
-    residues : np.ndarray of int, shape (R,)
-        Indices of the residues that have a torsion between tetrahedral atoms.
-    deviations : np.ndarray, shape (R,)
-        Radians from staggered, 0 … π/3, of the worst such torsion of each.
-    """
-
-    residues: np.ndarray
-    deviations: np.ndarray
+    residues: np.ndarray  # int (R,), indices of the residues that have a torsion between tetrahedral atoms
+    deviations: np.ndarray  # (R,), radians from staggered, 0 … π/3, of the worst such torsion of each
 
     @property
     def eclipsed(self) -> np.ndarray:
@@ -378,10 +312,7 @@ def rotamer_deviations(topology: app.Topology, positions: np.ndarray) -> Rotamer
     (2000)); a side chain with one more than 40° from all of these is no rotamer. The converse does not hold: MolProbity's
     outliers, from multidimensional tables, include rare combinations of staggered torsions.
 
-    Parameters
-    ----------
-    positions : np.ndarray, shape (N, 3)
-        Å.
+    `positions` (N, 3) in Å.
     """
     torsions, owners = side_chain_torsions(topology)
     deviations = np.abs(from_staggered(torsion_angles(positions, torsions)))

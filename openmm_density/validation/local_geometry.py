@@ -58,26 +58,14 @@ _FOUR_NEIGHBOURS = frozenset({"C", "Si", "P", "S", "B"})
 
 
 class Worse(NamedTuple):
-    """A bond, angle, centre, plane, distance or contact that became worse.
+    """A bond, angle, centre, plane, distance or contact that became worse."""
 
-    Attributes
-    ----------
-    kind : str
-        "bond", "angle", "centre", "plane", "metal", "contact" or "apart"; of written files "element".
-    atoms : tuple of str
-        As in ``A HIS 57B CA``; with its label, that of an alternate conformer: ``A HIS 57B CA.B``.
-    before : float or None
-        Å, degrees, or the product of directions; None with an atom that was built.
-    after : float
-    usual : tuple of float
-        The range of what is usual.
-    """
-
-    kind: str
+    kind: str  # "bond", "angle", "centre", "plane", "metal", "contact" or "apart"; of written files "element"
+    # As in ``A HIS 57B CA``; with its label, that of an alternate conformer: ``A HIS 57B CA.B``
     atoms: tuple[str, ...]
-    before: float | None
+    before: float | None  # Å, degrees, or the product of directions; None with an atom that was built
     after: float
-    usual: tuple[float, float]
+    usual: tuple[float, float]  # The range of what is usual
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain strings and numbers; None for a range that is open upwards."""
@@ -92,29 +80,15 @@ class Worse(NamedTuple):
 
 @dataclass
 class LocalGeometry:
-    """The bonds, angles, centres, planes and contacts of a model as it was, to compare with those that it has later.
+    """The bonds, angles, centres, planes and contacts of a model as it was, to compare with those that it has later."""
 
-    Parameters
-    ----------
-    topology : openmm.app.Topology
-        With bonds.
-    positions : np.ndarray, shape (N, 3)
-        Before, in Å.
-    built : np.ndarray of bool, shape (N,), optional
-        Atoms that were built, which are compared with what is usual alone.
-    bonds : iterable of (int, int)
-        What is bonded beside the bonds of the topology, as by the file.
-    planes : PlaneSet, optional
-        What is flat.
-    labels : sequence of str, optional
-        The conformer that each atom belongs to; those of different ones do not meet.
-    """
-
-    topology: app.Topology
-    positions: np.ndarray
+    topology: app.Topology  # With bonds
+    positions: np.ndarray  # (N, 3), before, in Å
+    # bool (N,), atoms that were built, which are compared with what is usual alone
     built: np.ndarray | None = None
-    bonds: Iterable[tuple[int, int]] = ()
-    planes: PlaneSet = field(default_factory=lambda: PlaneSet(()))
+    bonds: Iterable[tuple[int, int]] = ()  # What is bonded beside the bonds of the topology, as by the file
+    planes: PlaneSet = field(default_factory=lambda: PlaneSet(()))  # What is flat
+    # The conformer that each atom belongs to; those of different ones do not meet
     labels: Sequence[str] | None = None
 
     def __post_init__(self) -> None:

@@ -26,19 +26,11 @@ _LARGEST_SHARED_OCCUPANCY = 1.0 + 1e-3
 
 @dataclass(frozen=True)
 class MateContact:
-    """Two atoms of which one is too near to a copy of the other.
+    """Two atoms of which one is too near to a copy of the other."""
 
-    Attributes
-    ----------
-    first, second : int
-        Atoms of the model; the same for an atom and a copy of its own.
-    distance : float
-        Å.
-    """
-
-    first: int
+    first: int  # `first`, `second`: atoms of the model; the same for an atom and a copy of its own.
     second: int
-    distance: float
+    distance: float  # Å
 
 
 def mate_contacts(
@@ -51,19 +43,9 @@ def mate_contacts(
     position, with their own copies; atoms that are alternatives by their occupancies; and bonds to copies that the file
     names.
 
-    Parameters
-    ----------
-    model : Model
-    positions : np.ndarray, shape (N, 3)
-        Of its atoms, in Å.
-    operators : SymmetryOperators, optional
-        Of an assembly, in place of the crystal that the model's file names; those of a crystal are its space group.
-
-    Returns
-    -------
-    list of MateContact or None
-        The nearest first, each pair once, with its nearest copy; None where the model has no crystal, and there are no
-        operators.
+    `positions` (N, 3) of its atoms, in Å. `operators` of an assembly, in place of the crystal that the model's file
+    names; those of a crystal are its space group. Returns the nearest first, each pair once, with its nearest copy;
+    None where the model has no crystal, and there are no operators.
     """
     near_copies: Callable[[list[int], np.ndarray, float], dict[tuple[int, int], float]]
     if operators is None and (model.cell is None or not model.space_group):
@@ -96,21 +78,11 @@ def mate_contacts(
 
 @dataclass(frozen=True)
 class WorseMateContact:
-    """A contact with a copy that a model did not have, or not so near.
+    """A contact with a copy that a model did not have, or not so near."""
 
-    Attributes
-    ----------
-    atoms : str
-        As in ``A MET 1 CE - A MET 1 CE``, the second in the copy.
-    separation_initial : float or None
-        Å; None where there was no contact.
-    separation_final : float
-        Å.
-    """
-
-    atoms: str
-    separation_initial: float | None
-    separation_final: float
+    atoms: str  # As in ``A MET 1 CE - A MET 1 CE``, the second in the copy
+    separation_initial: float | None  # Å; None where there was no contact
+    separation_final: float  # Å
 
 
 def worse_mate_contacts(

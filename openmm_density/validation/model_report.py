@@ -117,10 +117,7 @@ def residue_changes(
 ) -> list[dict[str, Any]]:
     """Put the residues of two reports of one model side by side, and beside those of a reference model.
 
-    Parameters
-    ----------
-    reference : sequence, optional
-        For each residue that of a reference model's report which stands for it, or None where there is none.
+    `reference` for each residue that of a reference model's report which stands for it, or None where there is none.
     """
     initial, final = before["residues"], after["residues"]
     if [row["residue"] for row in initial] != [row["residue"] for row in final]:

@@ -10,42 +10,24 @@ from typing import Any
 
 @dataclass(frozen=True)
 class LocatedPlace:
-    """Where in a model something is doubted.
+    """Where in a model something is doubted."""
 
-    Attributes
-    ----------
-    label : str
-        What a list calls it, as in ``A 134-138`` or ``A LYS 45 CA - A GLY 46 N``.
-    rows : tuple of int
-        Places among the residues of the summary.
-    centre : tuple of float, optional
-        Of these residues in the fitted model, in Å; None in the summary of an earlier version.
-    """
-
-    label: str
-    rows: tuple[int, ...]
+    label: str  # What a list calls it, as in ``A 134-138`` or ``A LYS 45 CA - A GLY 46 N``
+    rows: tuple[int, ...]  # Places among the residues of the summary
+    # Of these residues in the fitted model, in Å; None in the summary of an earlier version
     centre: tuple[float, float, float] | None = None
 
 
 @dataclass(frozen=True)
 class LocatedDoubt:
-    """A sentence that speaks against a model, and where to look.
+    """A sentence that speaks against a model, and where to look."""
 
-    Attributes
-    ----------
-    sentence : str
-        As ``summary.json`` has it.
-    rows : tuple of int
-        Places among the residues of the summary that it is about, in their order; none where it is about the whole model.
-    places : tuple of LocatedPlace
-        The same one by one, as a list shows them.
-    kind : str, optional
-        What is doubted, see `openmm_density.fitting.output.doubt.KINDS`; None in the summary of an earlier version.
-    """
-
-    sentence: str
+    sentence: str  # As ``summary.json`` has it
+    # Places among the residues of the summary that it is about, in their order; none where it is about the whole
+    # model
     rows: tuple[int, ...]
-    places: tuple[LocatedPlace, ...] = ()
+    places: tuple[LocatedPlace, ...] = ()  # The same one by one, as a list shows them
+    # What is doubted, see `openmm_density.fitting.output.doubt.KINDS`; None in the summary of an earlier version
     kind: str | None = None
 
 
@@ -73,10 +55,7 @@ def _located(doubt: Mapping[str, Any]) -> LocatedDoubt:
 class ResidueFinder:
     """Finds the residues of a model that sentences name, as ``A HIS 57B`` or, of a stretch, as ``residues A 48-50``.
 
-    Parameters
-    ----------
-    residues : sequence of dict
-        Each with ``residue`` (as in ``A HIS 57B``), ``chain``, ``number`` and ``insertion_code``.
+    `residues`: each with ``residue`` (as in ``A HIS 57B``), ``chain``, ``number`` and ``insertion_code``.
     """
 
     def __init__(self, residues: Sequence[Mapping[str, Any]]) -> None:

@@ -22,34 +22,17 @@ _NAMES = {"correlation": "correlation", "q_score": "Q-score"}
 
 @dataclass(frozen=True)
 class DoubtfulStretch:
-    """Neighbours in a chain that fit the map badly.
-
-    Attributes
-    ----------
-    chain : str
-    first, last : str
-        Their numbers, with insertion codes.
-    rows : tuple of int
-        Their places among the residues that were given.
-    measure : str
-        "correlation" or "q_score".
-    fell : bool
-        Whether they were better before; else they are far below the rest of their chain.
-    value, other : float
-        Their mean now, and their mean before or the median of the chain.
-    reference : float, optional
-        Their mean in a reference model.
-    """
+    """Neighbours in a chain that fit the map badly."""
 
     chain: str
-    first: str
+    first: str  # `first`, `last`: their numbers, with insertion codes.
     last: str
-    rows: tuple[int, ...]
-    measure: str
-    fell: bool
-    value: float
+    rows: tuple[int, ...]  # Their places among the residues that were given
+    measure: str  # "correlation" or "q_score"
+    fell: bool  # Whether they were better before; else they are far below the rest of their chain
+    value: float  # `value`, `other`: their mean now, and their mean before or the median of the chain.
     other: float
-    reference: float | None = None
+    reference: float | None = None  # Their mean in a reference model
 
     @property
     def label(self) -> str:

@@ -395,13 +395,7 @@ def check_levels(
     scattering: str,
     solvent: bool,
 ) -> HalfMapCheck:
-    """Refine each level in each half map, and score it in the other.
-
-    Parameters
-    ----------
-    resolution : float
-        Å.
-    """
+    """Refine each level in each half map, and score it in the other. `resolution` in Å."""
     first, second = half_maps
     check_half_maps(first, second)
     masked = [atoms.masked(each, resolution) for each in (first, second)]

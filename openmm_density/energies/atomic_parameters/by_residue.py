@@ -14,10 +14,8 @@ from .b_factors import BFactors
 def residue_rows(topology: app.Topology, refined: BFactors) -> list[dict[str, Any]]:
     """Return the mean B factor of each residue's non-hydrogen atoms, with how well it is determined.
 
-    Returns
-    -------
-    list of dict
-        ``residue`` (as in ``A HIS 57B``), ``b_factor`` and ``b_factor_deviation`` (Å²), and ``determined`` (0 to 1).
+    Returns ``residue`` (as in ``A HIS 57B``), ``b_factor`` and ``b_factor_deviation`` (Å²), and ``determined`` (0 to
+    1).
     """
     rows = []
     for residue in topology.residues():

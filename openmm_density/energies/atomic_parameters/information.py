@@ -26,17 +26,9 @@ def uncertainties(
     The second derivatives of the residual are taken without those of the density's own (Gauss-Newton), from overlaps of the atoms
     in Fourier space up to the resolution, which the mask does not cut.
 
-    Parameters
-    ----------
-    positions : np.ndarray, shape (M, 3)
-        Of the scattering atoms in Å.
-
-    Returns
-    -------
-    deviations : np.ndarray, shape (G,)
-        Standard deviations in Å², of map and restraints together.
-    determined : np.ndarray, shape (G,)
-        From 0 (the restraints alone) to 1 (the map alone): 1 − variance / variance without the map.
+    `positions` (M, 3) of the scattering atoms in Å. Returns `deviations` (G,): standard deviations in Å², of map and
+    restraints together; `determined` (G,) from 0 (the restraints alone) to 1 (the map alone): 1 − variance / variance
+    without the map.
     """
     prior = refinement.level.precision().tocsc()
     information = _information(refinement, found, positions)

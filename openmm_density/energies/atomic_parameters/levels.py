@@ -31,24 +31,12 @@ _CONTACT_REACH = 4.5
 
 @dataclass(frozen=True)
 class BLevel:
-    """The B factors that are refined.
+    """The B factors that are refined."""
 
-    Attributes
-    ----------
-    name : str
-        One of `LEVELS`.
-    group_of_atom : np.ndarray of int, shape (M,)
-        Which B factor each scattering atom has, from 0 on without gaps.
-    pairs : np.ndarray of int, shape (P, 2)
-        B factors that are held alike.
-    deviations : np.ndarray, shape (P,)
-        The standard deviation of the difference of their logarithms.
-    """
-
-    name: str
-    group_of_atom: np.ndarray
-    pairs: np.ndarray
-    deviations: np.ndarray
+    name: str  # One of `LEVELS`
+    group_of_atom: np.ndarray  # int (M,), which B factor each scattering atom has, from 0 on without gaps
+    pairs: np.ndarray  # int (P, 2), B factors that are held alike
+    deviations: np.ndarray  # (P,), the standard deviation of the difference of their logarithms
 
     @property
     def n_groups(self) -> int:
@@ -78,15 +66,7 @@ def b_level(
     atoms: np.ndarray,
     groups: Sequence[Sequence[int]] | None = None,
 ) -> BLevel:
-    """Return the B factors of a level.
-
-    Parameters
-    ----------
-    positions : np.ndarray, shape (N, 3)
-        Å.
-    atoms : np.ndarray of int, shape (M,)
-        Those that scatter.
-    """
+    """Return the B factors of a level. `positions` (N, 3) in Å; `atoms` int (M,): those that scatter."""
     residue = np.array([atom.residue.index for atom in topology.atoms()], dtype=np.int64)
     place = np.full(topology.getNumAtoms(), -1)
     place[atoms] = np.arange(len(atoms))

@@ -24,25 +24,15 @@ _MARGIN_PER_RESOLUTION = 2.0
 
 
 class Agreement(NamedTuple):
-    """How well a density agrees with a map after the best scale, solvent contrast and offset.
+    """How well a density agrees with a map after the best scale, solvent contrast and offset."""
 
-    Attributes
-    ----------
-    residual : float
-        Σ(t − aρ − bv − c)² / Σ(t − mean t)² over the voxels that count: 1 − CC² where there is no solvent contrast.
-    cc : float
-        The Pearson correlation of t and aρ + bv.
-    scale, solvent : float
-        a, and b in a's unit: the density of the solvent that the model displaces, 0 or less.
-    gradient : np.ndarray of float32, shape (nz, ny, nx)
-        ∂residual/∂ρ on the grid, before the low-pass filter.
-    """
-
+    # Σ(t − aρ − bv − c)² / Σ(t − mean t)² over the voxels that count: 1 − CC² where there is no solvent contrast
     residual: float
-    cc: float
+    cc: float  # The Pearson correlation of t and aρ + bv
+    # `scale`, `solvent`: a, and b in a's unit: the density of the solvent that the model displaces, 0 or less.
     scale: float
     solvent: float
-    gradient: np.ndarray
+    gradient: np.ndarray  # float32 (nz, ny, nx), ∂residual/∂ρ on the grid, before the low-pass filter
 
 
 class MaskedMap:
@@ -52,29 +42,11 @@ class MaskedMap:
     these voxels: t ≈ aρ + bv + c, where v is what the model displaces of the solvent. a, b and c are the best ones at every
     evaluation, so that the derivative of the residual needs none of theirs.
 
-    Parameters
-    ----------
-    density_map : DensityMap
-    positions : np.ndarray, shape (M, 3)
-        Of the non-hydrogen atoms in Å.
-    resolution : float
-        Å.
-
-    Attributes
-    ----------
-    matrix, origin, shape
-        Of the grid, as in `DensityMap`.
-    blur : float
-        Å², to be added to the atoms' B factors in what is splatted.
-    margin : float
-        Å by which the box is larger than the atoms' own.
-    n_observations : float
-        How many independent numbers the voxels that count hold: the reflections of their volume up to the resolution.
-
-    Raises
-    ------
-    InputError
-        If no atom lies in the map, or the map is flat there.
+    `positions` (M, 3) of the non-hydrogen atoms in Å; `resolution` in Å. Attributes: `matrix`, `origin`, `shape` of the
+    grid, as in `DensityMap`; `blur` in Å², to be added to the atoms' B factors in what is splatted; `margin` in Å by
+    which the box is larger than the atoms' own; `n_observations`: how many independent numbers the voxels that count
+    hold: the reflections of their volume up to the resolution. Raises InputError if no atom lies in the map, or the map
+    is flat there.
     """
 
     def __init__(self, density_map: DensityMap, positions: np.ndarray, resolution: float) -> None:

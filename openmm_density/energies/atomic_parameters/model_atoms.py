@@ -26,32 +26,17 @@ from .scatterers import Mates, Scatterers
 
 @dataclass(frozen=True)
 class ModelAtoms:
-    """Atoms of a model.
+    """Atoms of a model."""
 
-    Attributes
-    ----------
-    topology : openmm.app.Topology
-        Of N atoms.
-    positions : np.ndarray, shape (N, 3)
-        Å.
-    occupancies : np.ndarray, shape (N,)
-    scattering : np.ndarray of int, shape (M,)
-        Those that scatter: all with an element but hydrogens.
-    place : np.ndarray of int, shape (N,)
-        For each atom which of those that scatter it goes with: itself, or of a hydrogen the one that it is bound to; -1 for none.
-    further : FurtherConformers, optional
-        What the last of these atoms are, where there are such.
-    operators : SymmetryOperators, optional
-        Of the copies of all of them, whose density is beside theirs.
-    """
-
-    topology: app.Topology
-    positions: np.ndarray
-    occupancies: np.ndarray
-    scattering: np.ndarray
+    topology: app.Topology  # Of N atoms
+    positions: np.ndarray  # (N, 3), Å
+    occupancies: np.ndarray  # (N,)
+    scattering: np.ndarray  # int (M,), those that scatter: all with an element but hydrogens
+    # int (N,), for each atom which of those that scatter it goes with: itself, or of a hydrogen the one that it is
+    # bound to; -1 for none
     place: np.ndarray
-    further: FurtherConformers | None = None
-    operators: SymmetryOperators | None = None
+    further: FurtherConformers | None = None  # What the last of these atoms are, where there are such
+    operators: SymmetryOperators | None = None  # Of the copies of all of them, whose density is beside theirs
 
     @classmethod
     def of(

@@ -20,18 +20,10 @@ _TOLERANCE = 1e-7
 
 @dataclass(frozen=True)
 class OccupancyGroups:
-    """The occupancies that are refined.
+    """The occupancies that are refined."""
 
-    Attributes
-    ----------
-    members : list of np.ndarray of int
-        The scattering atoms of each group, which have one occupancy.
-    alternatives : list of np.ndarray of int
-        Groups whose occupancies have the sum 1.
-    """
-
-    members: Sequence[np.ndarray] = ()
-    alternatives: Sequence[np.ndarray] = ()
+    members: Sequence[np.ndarray] = ()  # int, the scattering atoms of each group, which have one occupancy
+    alternatives: Sequence[np.ndarray] = ()  # int, groups whose occupancies have the sum 1
 
     def values(self, variables: np.ndarray) -> np.ndarray:
         """Return the occupancy of each group for what is varied, which is the same but for alternatives."""
@@ -51,22 +43,11 @@ class OccupancyGroups:
 
 @dataclass(frozen=True)
 class Found:
-    """What a refinement ends with.
+    """What a refinement ends with."""
 
-    Attributes
-    ----------
-    logarithms : np.ndarray, shape (G,)
-        Of the B factors of the level, each with the shift added.
-    occupancies : np.ndarray, shape (Q,)
-        Of the groups.
-    agreement : Agreement
-        With the map.
-    iterations, evaluations : int
-    """
-
-    logarithms: np.ndarray
-    occupancies: np.ndarray
-    agreement: Agreement
+    logarithms: np.ndarray  # (G,), of the B factors of the level, each with the shift added
+    occupancies: np.ndarray  # (Q,), of the groups
+    agreement: Agreement  # With the map
     iterations: int
     evaluations: int
 
@@ -78,21 +59,8 @@ class Refinement:
     errors of unknown size, and half the squares of what the restraints hold alike: x = ln(B + shift) of neighbours, and all x
     about that of the best uniform B factor.
 
-    Parameters
-    ----------
-    masked : MaskedMap
-    scatterers : Scatterers
-    level : BLevel
-    bounds : tuple of float
-        The least and the largest B factor in Å².
-    occupancies : np.ndarray, shape (M,)
-        Of the scattering atoms where they are not refined.
-    groups : OccupancyGroups
-
-    Attributes
-    ----------
-    shift : float
-        Å²: a part of the width of the map's own blur. What is less than it tells little.
+    `bounds`: the least and the largest B factor in Å²; `occupancies` (M,) of the scattering atoms where they are not
+    refined. Attributes: `shift` in Å²: a part of the width of the map's own blur. What is less than it tells little.
     """
 
     def __init__(

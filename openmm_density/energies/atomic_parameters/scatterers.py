@@ -22,20 +22,12 @@ _DISPLACED_B, _DISPLACED_CUTOFF_IN_SIGMA = 250.0, 4.0
 
 @dataclass(frozen=True)
 class Mates:
-    """The atoms of symmetry mates that lie beside a unit, with the B factors and occupancies of its own.
+    """The atoms of symmetry mates that lie beside a unit, with the B factors and occupancies of its own."""
 
-    Attributes
-    ----------
-    places : np.ndarray, shape (K, 3)
-        Å.
-    sources : np.ndarray of int, shape (K,)
-        The atom of the unit that each is an image of.
-    shares : np.ndarray, shape (M,)
-        What each of the unit's M atoms has of a site that it shares with its own images, on an element of symmetry; else 1.
-    """
-
-    places: np.ndarray
-    sources: np.ndarray
+    places: np.ndarray  # (K, 3), Å
+    sources: np.ndarray  # int (K,), the atom of the unit that each is an image of
+    # (M,), what each of the unit's M atoms has of a site that it shares with its own images, on an element of
+    # symmetry; else 1
     shares: np.ndarray
 
     @classmethod
@@ -51,19 +43,9 @@ class Mates:
 class Scatterers:
     """Atoms at fixed places in the box of a `MaskedMap`.
 
-    Parameters
-    ----------
-    elements : sequence of str, length M
-        Symbols.
-    positions : np.ndarray, shape (M, 3)
-        Å.
-    masked : MaskedMap
-    largest_b : float
-        Å²: the density of atoms with larger B factors is cut off nearer than `CUTOFF_IN_SIGMA`.
-    scattering : {"electron", "xray"}
-        Form factors.
-    mates : Mates, optional
-        What else has density there.
+    `elements` length M: symbols; `positions` (M, 3) in Å; `largest_b` in Å²: the density of atoms with larger B factors
+    is cut off nearer than `CUTOFF_IN_SIGMA`; `scattering` {"electron", "xray"}: form factors; `mates`: what else has
+    density there.
     """
 
     def __init__(

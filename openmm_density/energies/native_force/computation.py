@@ -58,12 +58,7 @@ def evaluated(
 ) -> Evaluated:
     """Call a module, and let autograd find the forces that it does not return.
 
-    Parameters
-    ----------
-    positions : Tensor, shape (M, 3)
-        Those that the module takes, in nm.
-    parameters : Tensor, shape (P,), float64
-        See `slots`.
+    `positions` (M, 3): those that the module takes, in nm; `parameters` float64 (P,): see `slots`.
     """
     by_autograd = computation.foreign or wants_derivatives
     # Autograd's own threads would not see what torch was told of this one's recording.
@@ -140,14 +135,8 @@ def evaluate(
 ) -> float:
     """Evaluate a module on the CPU, write its forces (kJ/mol/nm) over those of its particles, and return its energy in kJ/mol.
 
-    Parameters
-    ----------
-    positions : ndarray, shape (N, 3), float64
-        Of all particles, in nm.
-    parameters : ndarray, shape (P,), float64
-        See `slots`.
-    forces : ndarray, shape (N, 3), float64
-        Zero.
+    `positions` float64 (N, 3) of all particles, in nm; `parameters` float64 (P,): see `slots`; `forces` float64 (N, 3):
+    zero.
     """
     chosen = slice(None) if computation.particles is None else computation.particles
     check_indices(computation.particles, len(positions))

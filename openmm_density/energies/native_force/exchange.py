@@ -23,12 +23,8 @@ def take_positions(
 ) -> None:
     """Copy positions, each to its particle's row.
 
-    Parameters
-    ----------
-    row_of_particle : Tensor, shape (N,), int32
-        The row of ``taken`` to which a particle's position goes; -1 for none.
-    taken : Tensor, shape (M, 3)
-        What is written.
+    `row_of_particle` int32 (N,): the row of ``taken`` to which a particle's position goes; -1 for none. `taken` (M, 3):
+    what is written.
     """
     n_slots = row_of_particle.numel()
     _take_kernel[(triton.cdiv(n_slots, _BLOCK),)](
@@ -43,42 +39,20 @@ def take_positions(
 
 
 class Sums(NamedTuple):
-    """What OpenMM adds up in an evaluation.
+    """What OpenMM adds up in an evaluation."""
 
-    Attributes
-    ----------
-    forces : int
-        Address of the sums of the forces.
-    n_padded : int
-        From one component of these to the next.
-    energy : int
-        Address of the sum of the energies.
-    energy_bytes : int
-        Of that, and of each of the next, 4 or 8.
-    derivatives : int
-        Address of the sums of the energy's derivatives.
-    """
-
-    forces: int
-    n_padded: int
-    energy: int
-    energy_bytes: int
-    derivatives: int = 0
+    forces: int  # Address of the sums of the forces
+    n_padded: int  # From one component of these to the next
+    energy: int  # Address of the sum of the energies
+    energy_bytes: int  # Of that, and of each of the next, 4 or 8
+    derivatives: int = 0  # Address of the sums of the energy's derivatives
 
 
 class Derivatives(NamedTuple):
-    """Derivatives of an energy on their way to OpenMM's sums, of which no two share one.
+    """Derivatives of an energy on their way to OpenMM's sums, of which no two share one."""
 
-    Attributes
-    ----------
-    values : Tensor, shape (S,), float64
-        With respect to each strength.
-    sums : Tensor, shape (S,), int32
-        The number of the sum of each; -1 for none.
-    """
-
-    values: Tensor
-    sums: Tensor
+    values: Tensor  # float64 (S,), with respect to each strength
+    sums: Tensor  # int32 (S,), the number of the sum of each; -1 for none
 
 
 def give(
@@ -95,14 +69,8 @@ def give(
     Those of the forces are integers, to which OpenMM may be adding in other streams meanwhile: the order makes no difference.
     Nothing else may be adding to the sum of the energies where one is wanted, nor to those of the derivatives.
 
-    Parameters
-    ----------
-    forces : Tensor, shape (M, 3)
-        In kJ/mol/nm.
-    energy : Tensor, shape (), float64
-        In kJ/mol.
-    row_of_particle : Tensor, shape (N,), int32
-        The row of ``forces`` that holds a particle's force; -1 for none.
+    `forces` (M, 3) in kJ/mol/nm. `energy` float64 () in kJ/mol. `row_of_particle` int32 (N,): the row of ``forces``
+    that holds a particle's force; -1 for none.
     """
     n_slots = row_of_particle.numel()
     n_values = 0 if derivatives is None else derivatives.values.numel()

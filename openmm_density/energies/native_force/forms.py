@@ -28,24 +28,12 @@ _classes: dict[str, type[torch.nn.Module]] = {
 
 
 class Form(NamedTuple):
-    """A module as data.
+    """A module as data."""
 
-    Attributes
-    ----------
-    kind : str
-        The name of its class.
-    numbers : dict of str to int, float, bool, str or list of int
-        Its plain attributes.
-    arrays : dict of str to ndarray
-        Its buffers and parameters.
-    parts : dict of str to Form
-        Its children.
-    """
-
-    kind: str
-    numbers: dict[str, Any]
-    arrays: dict[str, np.ndarray]
-    parts: dict[str, Form]
+    kind: str  # The name of its class
+    numbers: dict[str, Any]  # Its plain attributes
+    arrays: dict[str, np.ndarray]  # Its buffers and parameters
+    parts: dict[str, Form]  # Its children
 
 
 def evaluated_natively(folder: str | None = None, function: str | None = None) -> Any:

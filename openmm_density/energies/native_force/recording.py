@@ -20,24 +20,12 @@ _WARM_UP_EVALUATIONS = 3
 
 @dataclass(frozen=True)
 class RecordedGraph:
-    """A recorded graph with the memory that its kernels use, which lives as long as this does.
+    """A recorded graph with the memory that its kernels use, which lives as long as this does."""
 
-    Attributes
-    ----------
-    graph : torch.cuda.CUDAGraph
-        One evaluation.
-    parameters : Tensor, shape (P,), float64
-        See `slots`.
-    used : tuple
-        What the graph reads and is not torch's to keep: the module and the tables.
-    kernels : list of LoadedKernel
-        Those that Triton has loaded.
-    """
-
-    graph: torch.cuda.CUDAGraph
-    parameters: torch.Tensor
-    used: tuple
-    kernels: list[LoadedKernel]
+    graph: torch.cuda.CUDAGraph  # One evaluation
+    parameters: torch.Tensor  # float64 (P,), see `slots`
+    used: tuple  # What the graph reads and is not torch's to keep: the module and the tables
+    kernels: list[LoadedKernel]  # Those that Triton has loaded
 
 
 @counted("compilation")

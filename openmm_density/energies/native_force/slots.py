@@ -17,23 +17,11 @@ STRENGTHS = 11
 class Arrays(ctypes.Structure):
     """OpenMM's memory on a GPU, see `exchange`.
 
-    Attributes
-    ----------
-    device : int
-        The number of the GPU.
-    n_particles, n_padded : int
-        Number of particles, and of slots that the sums have room for.
-    position_bytes, energy_bytes : int
-        Of one coordinate, and of the sum of the energies.
-    positions, particle_of_slot, forces, energy : int
-        Addresses.
-    derivatives : int
-        Address of the sums of the energy's derivatives, in numbers of ``energy_bytes``; 0 where nobody asks for one.
-    derivative_slots : pointer to int
-        The sum for each strength; -1 for none.
-    parameters : pointer to n_parameters float64
-        Those of the evaluation that the graph is recorded for, on the CPU.
-    n_parameters : int
+    Attributes: `device`: the number of the GPU. `n_particles`, `n_padded`: number of particles, and of slots that the
+    sums have room for. `position_bytes`, `energy_bytes` of one coordinate, and of the sum of the energies. `positions`,
+    `particle_of_slot`, `forces`, `energy`: addresses. `derivatives`: address of the sums of the energy's derivatives,
+    in numbers of ``energy_bytes``; 0 where nobody asks for one. `derivative_slots`: the sum for each strength; -1 for
+    none. `parameters`: those of the evaluation that the graph is recorded for, on the CPU.
     """
 
     _fields_ = (

@@ -307,14 +307,7 @@ MOST_ROWS = 20
 class BatchProgress:
     """Where the jobs of a batch are; as a context manager it is shown meanwhile.
 
-    Parameters
-    ----------
-    names : sequence of str
-        Of all jobs.
-    is_shown : bool, optional
-        By default where standard error is a terminal.
-    link : str, optional
-        Of Dask's dashboard.
+    `names` of all jobs; `is_shown` by default where standard error is a terminal; `link` of Dask's dashboard.
     """
 
     def __init__(self, names: Sequence[str], is_shown: bool | None = None, link: str | None = None) -> None:

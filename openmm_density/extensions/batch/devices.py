@@ -19,34 +19,18 @@ _MEGABYTES_PER_FIT = 4096
 
 @dataclass(frozen=True)
 class Slot:
-    """What one worker has.
+    """What one worker has."""
 
-    Attributes
-    ----------
-    fits : int
-        That it runs side by side.
-    environment : dict of str to str
-        Of its processes.
-    """
-
-    fits: int = 1
-    environment: dict[str, str] = field(default_factory=dict)
+    fits: int = 1  # That it runs side by side
+    environment: dict[str, str] = field(default_factory=dict)  # Of its processes
 
 
 @dataclass(frozen=True)
 class MachineShare:
-    """How this machine is shared out.
+    """How this machine is shared out."""
 
-    Attributes
-    ----------
-    slots : sequence of Slot
-        One for each worker.
-    threads : int
-        Of each fit.
-    """
-
-    slots: Sequence[Slot]
-    threads: int
+    slots: Sequence[Slot]  # One for each worker
+    threads: int  # Of each fit
 
     @property
     def fits(self) -> int:

@@ -43,15 +43,9 @@ class OneByOne:
 class DaskEngine:
     """Run jobs by Dask, also where its scheduler is restarted meanwhile.
 
-    Parameters
-    ----------
-    client : distributed.Client
-    reconnect : callable, optional
-        Returns another client where this one has lost its scheduler for good.
-    keep : callable, optional
-        Called every half minute at least with the number of jobs that are left, as to start workers again.
-    queues : bool
-        Whether the scheduler is one of ours, which keeps jobs that are ahead of its workers to itself (``worker-saturation`` 1).
+    `reconnect`: returns another client where this one has lost its scheduler for good; `keep`: called every half minute
+    at least with the number of jobs that are left, as to start workers again; `queues`: whether the scheduler is one of
+    ours, which keeps jobs that are ahead of its workers to itself (``worker-saturation`` 1).
     """
 
     def __init__(

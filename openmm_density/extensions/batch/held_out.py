@@ -12,26 +12,15 @@ from .jobs import Job
 
 @dataclass(frozen=True)
 class HeldOut:
-    """What decides which reflections of a file a fit holds out.
+    """What decides which reflections of a file a fit holds out."""
 
-    Attributes
-    ----------
-    data : str
-        The MTZ file.
-    resolution : float, optional
-        To which it is used, in Å.
-    amplitudes, free_flags, free_value : str
-        As a user types them; empty where they are not given.
-    seed : int, optional
-        Of flags that the fit makes itself.
-    """
-
-    data: str
-    resolution: float | None
+    data: str  # The MTZ file
+    resolution: float | None  # To which it is used, in Å
+    # `amplitudes`, `free_flags`, `free_value` as a user types them; empty where they are not given.
     amplitudes: str
     free_flags: str
     free_value: str
-    seed: int | None
+    seed: int | None  # Of flags that the fit makes itself
 
     @classmethod
     def of(cls, job: Job) -> HeldOut:

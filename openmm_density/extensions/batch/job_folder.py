@@ -35,12 +35,7 @@ LOG = "fit.log"
 
 
 class JobFolder:
-    """The folder of one job.
-
-    Parameters
-    ----------
-    job : Job
-    """
+    """The folder of one job."""
 
     def __init__(self, job: Job) -> None:
         self.job, self.path = job, Path(job.folder)

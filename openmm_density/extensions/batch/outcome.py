@@ -27,31 +27,16 @@ PAGE = "batch.html"
 
 @dataclass(frozen=True)
 class MapOutcome:
-    """What the fits into one map came to.
+    """What the fits into one map came to."""
 
-    Attributes
-    ----------
-    map : str
-        Its file.
-    results : list of JobResult
-        Of fits that finished, the best first.
-    models : list of Model
-        Theirs.
-    ranking : Ranking
-        By which they are ordered: R-free where all hold out the same reflections of one crystal; else the correlation with the
-        free map, where there is one for all of them, of all copies where all have symmetry, or with the map.
-    consensus : Consensus, optional
-        Where there are two at least, of one molecule.
-    problem : str, optional
-        Why there is none.
-    """
-
-    map: str
-    results: list[JobResult]
-    models: list[Model]
+    map: str  # Its file
+    results: list[JobResult]  # Of fits that finished, the best first
+    models: list[Model]  # Theirs
+    # By which they are ordered: R-free where all hold out the same reflections of one crystal; else the correlation
+    # with the free map, where there is one for all of them, of all copies where all have symmetry, or with the map
     ranking: Ranking
-    consensus: Consensus | None = None
-    problem: str | None = None
+    consensus: Consensus | None = None  # Where there are two at least, of one molecule
+    problem: str | None = None  # Why there is none
 
     @property
     def correlations(self) -> list[float]:

@@ -53,38 +53,17 @@ _COLORS = (
 
 @dataclass(frozen=True)
 class MapPage:
-    """The fits into one map, as a page shows them.
+    """The fits into one map, as a page shows them."""
 
-    Attributes
-    ----------
-    file : str
-        Of the page.
-    map : str
-        The map's file.
-    verdict : str
-        What to think of them.
-    names : sequence of str
-        Of the models, the best first.
-    models : sequence of Model
-    ranking : Ranking
-        By which they are ordered.
-    consensus : Consensus, optional
-        Of all models of the map.
-    density_map : DensityMap, optional
-        As it was fitted.
-    resolution : float
-        Å.
-    """
-
-    file: str
-    map: str
-    verdict: str
-    names: Sequence[str]
+    file: str  # Of the page
+    map: str  # The map's file
+    verdict: str  # What to think of them
+    names: Sequence[str]  # Of the models, the best first
     models: Sequence[Model]
-    ranking: Ranking
-    consensus: Consensus | None
-    density_map: DensityMap | None
-    resolution: float
+    ranking: Ranking  # By which they are ordered
+    consensus: Consensus | None  # Of all models of the map
+    density_map: DensityMap | None  # As it was fitted
+    resolution: float  # Å
 
     @property
     def is_doubtful(self) -> bool:

@@ -41,27 +41,14 @@ _UNKNOWN_SCHEDULER = "tcp://SCHEDULER:PORT"
 class QueueOptions:
     """What the jobs of a batch system ask for.
 
-    Attributes
-    ----------
-    system : str
-        One of `SYSTEMS`.
-    fits : int
-        That one of its jobs runs side by side.
-    options : mapping
-        Of dask-jobqueue: ``cores``, ``memory``, ``walltime``, ``queue``, ``job_extra_directives`` …
-    source : path, optional
-        Where they stand.
-
-    Raises
-    ------
-    InputError
-        If the system is not known, dask-jobqueue is not installed, or it does not take them.
+    Raises InputError if the system is not known, dask-jobqueue is not installed, or it does not take them.
     """
 
-    system: str
-    fits: int
+    system: str  # One of `SYSTEMS`
+    fits: int  # That one of its jobs runs side by side
+    # Of dask-jobqueue: ``cores``, ``memory``, ``walltime``, ``queue``, ``job_extra_directives`` …
     options: Mapping[str, Any]
-    source: Path | None = None
+    source: Path | None = None  # Where they stand
 
     def __post_init__(self) -> None:
         if self.system not in SYSTEMS:

@@ -18,20 +18,11 @@ NOT_FITTED, FITTED_INTO, ALL_COPIES, AMPLITUDES = (
 
 @dataclass(frozen=True)
 class Ranking:
-    """A figure of each of several models, by which one is better than another.
+    """A figure of each of several models, by which one is better than another."""
 
-    Attributes
-    ----------
-    values : tuple of float
-        NaN of a model that has none.
-    of : str
-        What the figure is of, in words that follow it.
-    figure : {"CC", "R-free"}
-        What it is called: of correlations the highest is the best, of R-free the lowest.
-    """
-
-    values: tuple[float, ...]
-    of: str = FITTED_INTO
+    values: tuple[float, ...]  # NaN of a model that has none
+    of: str = FITTED_INTO  # What the figure is of, in words that follow it
+    # {"CC", "R-free"}, what it is called: of correlations the highest is the best, of R-free the lowest
     figure: str = CC
 
     @property

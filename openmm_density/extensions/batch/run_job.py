@@ -37,21 +37,11 @@ REFUSED = 2
 
 @dataclass(frozen=True)
 class Ended:
-    """How a fit's process ended.
+    """How a fit's process ended."""
 
-    Attributes
-    ----------
-    status : int
-        0 where it came to its end; negative: the signal that ended it.
-    sentence : str
-        What it said last.
-    peak_memory : int
-        Bytes.
-    """
-
-    status: int
-    sentence: str
-    peak_memory: int
+    status: int  # 0 where it came to its end; negative: the signal that ended it
+    sentence: str  # What it said last
+    peak_memory: int  # Bytes
 
     @property
     def is_refusal(self) -> bool:
@@ -65,22 +55,10 @@ class FitProcess:
     It is in a session of its own, as Ctrl-C is for the batch, and the operating system ends it when the thread that
     started it ends, however that ends: states are saved atomically, and another process goes on from the last one.
 
-    Parameters
-    ----------
-    arguments : sequence of str
-        Of ``fit``.
-    log : path
-        What it prints is added to this file.
-    environment : mapping of str to str
-        What differs from that of this process.
-    program : str
-        The module whose function ``main`` runs the fit: its arguments are the number of this process, the file descriptor for
-        what it tells, and those of ``fit``.
-
-    Raises
-    ------
-    OSError
-        Where no more processes are allowed, or the log cannot be written.
+    `arguments` of ``fit``; `log`: what it prints is added to this file; `environment`: what differs from that of this
+    process; `program`: the module whose function ``main`` runs the fit: its arguments are the number of this process,
+    the file descriptor for what it tells, and those of ``fit``. Raises OSError where no more processes are allowed, or
+    the log cannot be written.
     """
 
     def __init__(
@@ -155,27 +133,15 @@ MOST_ATTEMPTS = 3
 
 @dataclass(frozen=True)
 class RunSettings:
-    """How the jobs of a batch are run, which makes no difference to what they are.
+    """How the jobs of a batch are run, which makes no difference to what they are."""
 
-    Attributes
-    ----------
-    batch : str
-        The name of the batch, by which its fits on one host share the memory there.
-    arguments : tuple of str
-        Of ``openmm-density fit``, for fits that begin: threads and platform, as far as a job does not say.
-    memory : int, optional
-        Bytes that all fits on a host may take; those that there are by default.
-    environment : mapping of str to str
-        What differs for fits from the environment of whoever starts them.
-    program : str
-        The module whose function ``main`` runs a fit.
-    """
-
-    batch: str
+    batch: str  # The name of the batch, by which its fits on one host share the memory there
+    # Of ``openmm-density fit``, for fits that begin: threads and platform, as far as a job does not say
     arguments: tuple[str, ...] = ()
-    memory: int | None = None
+    memory: int | None = None  # Bytes that all fits on a host may take; those that there are by default
+    # What differs for fits from the environment of whoever starts them
     environment: Mapping[str, str] = field(default_factory=dict)
-    program: str = PROGRAM_OF_FIT
+    program: str = PROGRAM_OF_FIT  # The module whose function ``main`` runs a fit
 
 
 def run_job(job: Job, settings: RunSettings, tell: Told) -> JobResult:
@@ -275,12 +241,7 @@ class MemoryQueue:
 
     Each has a file that it keeps locked: what a killed process leaves counts no longer.
 
-    Parameters
-    ----------
-    name : str
-        Of the batch.
-    total : int, optional
-        Bytes that all may take; those of the host by default.
+    `name` of the batch. `total`: bytes that all may take; those of the host by default.
     """
 
     def __init__(self, name: str, total: int | None = None) -> None:

@@ -34,14 +34,7 @@ class LocalWorkers:
     They are programs of their own, in which nothing of the script that runs a batch is imported, and in a session of their own,
     as Ctrl-C is for the batch. The operating system ends them with it.
 
-    Parameters
-    ----------
-    slots : sequence of Slot
-        One for each.
-    scheduler : str
-        Its address.
-    security : mapping of str to object
-        Arguments of ``distributed.Security``.
+    `slots`: one for each; `scheduler`: its address; `security`: arguments of ``distributed.Security``.
     """
 
     def __init__(self, slots: Sequence[Slot], scheduler: str, security: Mapping[str, Any]) -> None:

@@ -27,24 +27,12 @@ _LEAST_SHARE, _LEAST_APART = 0.05, 0.01
 
 @dataclass(frozen=True)
 class ConformerGroup:
-    """Residues bonded to each other in which the same conformers alternate; mostly one.
+    """Residues bonded to each other in which the same conformers alternate; mostly one."""
 
-    Attributes
-    ----------
-    name : str
-        Of the first, as in ``A LYS 45``.
-    chosen : str
-        The label of the conformer that is the model's own.
-    labels : tuple of str
-        Of its copies.
-    atoms : np.ndarray of int
-        Of the topology, those that each of the labels has a copy of.
-    """
-
-    name: str
-    chosen: str
-    labels: tuple[str, ...]
-    atoms: np.ndarray
+    name: str  # Of the first, as in ``A LYS 45``
+    chosen: str  # The label of the conformer that is the model's own
+    labels: tuple[str, ...]  # Of its copies
+    atoms: np.ndarray  # int, of the topology, those that each of the labels has a copy of
 
 
 @dataclass(frozen=True)
@@ -316,10 +304,7 @@ class _Finder:
 def where_given(prepared: Prepared, copies: ConformerCopies, positions: np.ndarray) -> np.ndarray:
     """Return positions (N + K, 3) in Å of a model and its conformers, all of which stand to their residues as they were given.
 
-    Parameters
-    ----------
-    positions : np.ndarray, shape (N, 3)
-        Of the model, Å.
+    `positions` (N, 3) of the model, Å.
     """
     model, others, n = prepared.model, copies.others, copies.n_atoms
     result = np.concatenate([positions, positions[others.originals]])

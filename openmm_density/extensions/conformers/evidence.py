@@ -35,14 +35,8 @@ def local_correlations(
 ) -> LocalCorrelations:
     """Return the correlations around conformers, with B factors refined for each of both models.
 
-    Parameters
-    ----------
-    positions : np.ndarray, shape (N, 3)
-        Å.
-    occupancies : np.ndarray, shape (N,)
-        With further conformers beside; alone, those of the atoms that these are copies of count as 1.
-    around : np.ndarray, shape (M, 3)
-        Å; voxels within 3 Å of these count.
+    `positions` (N, 3) in Å. `occupancies` (N,) with further conformers beside; alone, those of the atoms that these are
+    copies of count as 1. `around` (M, 3) in Å; voxels within 3 Å of these count.
     """
     alone = occupancies.copy()
     alone[conformers.others.originals[conformers.others.originals >= 0]] = 1.0

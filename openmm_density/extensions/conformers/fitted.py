@@ -12,28 +12,16 @@ from .copies import ConformerCopies
 
 @dataclass(frozen=True)
 class NotShown:
-    """A conformer that was fitted, and that the map does not show.
+    """A conformer that was fitted, and that the map does not show."""
 
-    Attributes
-    ----------
-    group : int
-        The number of its group where it was fitted.
-    residue, label : str
-    occupancy, deviation : float
-        As refined.
-    near : float, optional
-        How far its atoms are from those of another conformer, in the mean, in Å, where the map does not tell both apart.
-    written : bool
-        Whether it is written as it was fitted, and not as the input has it.
-    """
-
-    group: int
+    group: int  # The number of its group where it was fitted
     residue: str
     label: str
-    occupancy: float
+    occupancy: float  # `occupancy`, `deviation` as refined.
     deviation: float
+    # How far its atoms are from those of another conformer, in the mean, in Å, where the map does not tell both apart
     near: float | None
-    written: bool = False
+    written: bool = False  # Whether it is written as it was fitted, and not as the input has it
 
     def __str__(self) -> str:
         """Return its name and why it is not seen, as in ``A GLU 75 B (occupancy 0.03 ± 0.02)``."""

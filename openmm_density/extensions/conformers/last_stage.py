@@ -228,10 +228,7 @@ the density of one, whatever it is, and their occupancies tell nothing."""
 def not_shown(found: FittedConformers, resolution: float) -> list[NotShown]:
     """Return the conformers that a map does not show, with their occupancies refined.
 
-    Parameters
-    ----------
-    resolution : float
-        Of the map, in Å.
+    `resolution` of the map, in Å.
     """
     result = []
     for number, group in enumerate(found.copies.groups):

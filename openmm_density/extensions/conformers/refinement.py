@@ -53,16 +53,7 @@ COOLING_BLOCKS = 20
 
 
 class ConformerFit:
-    """Fit the conformers of a model together.
-
-    Parameters
-    ----------
-    engine : Engine
-    protocol : Protocol
-    prepared : Prepared
-        The model as it is simulated.
-    copies : ConformerCopies
-    """
+    """Fit the conformers of a model together. `prepared`: the model as it is simulated."""
 
     def __init__(
         self, engine: Engine, protocol: Protocol, prepared: Prepared, copies: ConformerCopies
@@ -85,12 +76,7 @@ class ConformerFit:
     ) -> FittedConformers:
         """Return the conformers, fitted with the model from where that is.
 
-        Parameters
-        ----------
-        positions : np.ndarray, shape (N, 3)
-            Of the model, Å.
-        strength : float
-            The total k in kJ/mol.
+        `positions` (N, 3) of the model, Å; `strength`: the total k in kJ/mol.
         """
         found = FittedConformers(self._copies, self._start(positions, density))
         for width, least in zip(WIDTHS, LEAST_FITTED):

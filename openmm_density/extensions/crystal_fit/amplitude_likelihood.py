@@ -23,21 +23,11 @@ SHELLS = 40
 
 
 class Likelihood(NamedTuple):
-    """What atoms make of the data.
+    """What atoms make of the data."""
 
-    Attributes
-    ----------
-    loss : float
-        The negative logarithm of the likelihood, up to a constant.
-    by_position : np.ndarray, shape (N, 3)
-        Its derivative, 1/Å.
-    by_b : np.ndarray, shape (N,)
-        1/Å².
-    """
-
-    loss: float
-    by_position: np.ndarray
-    by_b: np.ndarray
+    loss: float  # The negative logarithm of the likelihood, up to a constant
+    by_position: np.ndarray  # (N, 3), its derivative, 1/Å
+    by_b: np.ndarray  # (N,), 1/Å²
 
 
 class AmplitudeLikelihood:
@@ -47,15 +37,8 @@ class AmplitudeLikelihood:
     derivative by F_c has the coefficients of a map mF_o − DF_c, each divided by its variance. Reflections that are held out, or
     that σ_A was estimated from, take no part.
 
-    Parameters
-    ----------
-    phased : Phased
-    elements : sequence of str, length N
-        Symbols.
-    positions : np.ndarray, shape (N, 3)
-        Å, as in the phased model.
-    b_factors, occupancies : np.ndarray, shape (N,)
-        As there; Å².
+    `elements` length N: symbols. `positions` (N, 3) in Å, as in the phased model. `b_factors`, `occupancies` (N,) as
+    there; Å².
     """
 
     def __init__(
@@ -163,25 +146,9 @@ class UnitCellGrid:
     Copies are not splatted: by F(h) = Σ F₁(hR) exp(2πi h·t) over the operators (R, t) of the space group, the structure factors
     of all atoms follow from F₁, those of one unit. Both directions are exact adjoints of each other.
 
-    Parameters
-    ----------
-    cell : gemmi.UnitCell
-    space_group : gemmi.SpaceGroup
-    hkl : np.ndarray of int32, shape (M, 3)
-        The indices that are asked for.
-    resolution : float
-        Of the finest of these, in Å.
-
-    Attributes
-    ----------
-    matrix : np.ndarray, shape (3, 3)
-        Its columns are the steps from voxel to voxel along x, y and z, Å.
-    shape : tuple of int
-        (nz, ny, nx).
-    blur : float
-        Å², to be added to the atoms' B factors in what is splatted.
-    n_operations : int
-        Copies of a unit in the cell.
+    `hkl` int32 (M, 3): the indices that are asked for; `resolution` of the finest of these, in Å. Attributes: `matrix`
+    (3, 3): its columns are the steps from voxel to voxel along x, y and z, Å; `shape`: (nz, ny, nx); `blur` in Å², to
+    be added to the atoms' B factors in what is splatted; `n_operations`: copies of a unit in the cell.
     """
 
     def __init__(
@@ -224,9 +191,7 @@ class UnitCellGrid:
     def field(self, derivative: np.ndarray) -> np.ndarray:
         """Return the derivative by the density of one unit on the grid, of what changes by Re(conj(derivative) · dF).
 
-        Parameters
-        ----------
-        derivative : np.ndarray of complex, shape (M,)
+        `derivative` (M,).
         """
         each = 0.5 * self._volume * np.tile(derivative.conj(), self._sum[0]) * self._factor
         size = int(np.prod(self._half))

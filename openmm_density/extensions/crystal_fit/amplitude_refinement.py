@@ -46,12 +46,7 @@ class AmplitudeRefinement:
     neighbours alike; first by positions, then by B factors, again and again, each time with new scale, solvent and σ_A. A
     minimum has no thermal motion, each atom has its own form factor and B factor, and phases follow the atoms.
 
-    Parameters
-    ----------
-    fit : FlexibleFit
-    output : OutputFolder
-        Into which models on the way are written, as ``after.*``.
-    reflections : Reflections
+    `output`: into which models on the way are written, as ``after.*``.
     """
 
     def __init__(self, fit: FlexibleFit, output: OutputFolder, reflections: Reflections) -> None:
@@ -179,16 +174,9 @@ _SUFFICIENT = 1e-4
 
 
 class Minimum(NamedTuple):
-    """Where a minimisation ended.
+    """Where a minimisation ended."""
 
-    Attributes
-    ----------
-    x : np.ndarray, shape (N,)
-    energy : float
-    iterations, evaluations : int
-    """
-
-    x: np.ndarray
+    x: np.ndarray  # (N,)
     energy: float
     iterations: int
     evaluations: int
@@ -203,12 +191,8 @@ def minimized(
 ) -> Minimum:
     """Minimise an energy of many variables (J. Nocedal, Math. Comput. 1980, 35, 773-782).
 
-    Parameters
-    ----------
-    x : np.ndarray, shape (N,)
-        From where.
-    curvature : np.ndarray, shape (N,)
-        About the second derivative by each variable, positive: what the variables are scaled by.
+    `x` (N,) from where; `curvature` (N,) about the second derivative by each variable, positive: what the variables are
+    scaled by.
     """
     scale = np.sqrt(curvature)
     energy, gradient = evaluate(x)

@@ -38,21 +38,11 @@ class Interrupted(Exception):
 
 @dataclass(frozen=True)
 class Listener:
-    """What is told of a fit while it runs.
+    """What is told of a fit while it runs."""
 
-    Attributes
-    ----------
-    say : callable
-        Called with a sentence that stays.
-    begun : callable
-        Called with the `FlexibleFit` of a cycle.
-    progress : callable or bool
-        As for `FlexibleFit.run`.
-    """
-
-    say: Callable[[str], None] = lambda _: None
-    begun: Callable[[FlexibleFit], None] = lambda _: None
-    progress: Callable[[int, int, str, Row | None], None] | bool = False
+    say: Callable[[str], None] = lambda _: None  # Called with a sentence that stays
+    begun: Callable[[FlexibleFit], None] = lambda _: None  # Called with the `FlexibleFit` of a cycle
+    progress: Callable[[int, int, str, Row | None], None] | bool = False  # As for `FlexibleFit.run`
 
 
 @dataclass(frozen=True)

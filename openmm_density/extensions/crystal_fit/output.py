@@ -58,24 +58,13 @@ CRYSTAL_FILES = (CRYSTAL_SETTINGS, PROTOCOL, MTZ, TABLE)
 
 @dataclass(frozen=True)
 class Course:
-    """How a fit went, beside its cycles.
+    """How a fit went, beside its cycles."""
 
-    Attributes
-    ----------
-    command : str, optional
-        What a user types to repeat the fit.
-    failed : sequence of str
-        A sentence on a cycle that came to no end.
-    interrupted : int, optional
-        The cycle in which a signal ended the fit; None of one that has come to its end.
-    stopwatch : Stopwatch
-        Of what no cycle counts.
-    """
-
-    command: str | None = None
-    failed: Sequence[str] = ()
+    command: str | None = None  # What a user types to repeat the fit
+    failed: Sequence[str] = ()  # A sentence on a cycle that came to no end
+    # The cycle in which a signal ended the fit; None of one that has come to its end
     interrupted: int | None = None
-    stopwatch: Stopwatch = field(default_factory=Stopwatch)
+    stopwatch: Stopwatch = field(default_factory=Stopwatch)  # Of what no cycle counts
 
 
 def write_crystal(

@@ -22,38 +22,21 @@ PROTOCOL = "cycle.toml"
 
 @dataclass(frozen=True)
 class CrystalSettings:
-    """What a fit of a crystal is asked to do; see `CrystalFit`.
+    """What a fit of a crystal is asked to do; see `CrystalFit`."""
 
-    Attributes
-    ----------
-    model, data : str
-        Absolute paths.
-    protocol : Protocol
-        Of one cycle.
-    resolution : float, optional
-        Å; that of the data where it is not given.
-    amplitudes, free_flags, free_value : optional
-        Columns, and the flag of those that are held out.
-    make_free_flags : bool
-    cycles : int
-        At most.
-    fit_options : mapping
-        Plain values, as `FlexibleFit` takes them, but for ``restrain_to`` and ``reference``, which are paths.
-    command : str, optional
-        What a user types to repeat the fit.
-    """
-
-    model: str
+    model: str  # `model`, `data`: absolute paths.
     data: str
-    protocol: Protocol
-    resolution: float | None = None
+    protocol: Protocol  # Of one cycle
+    resolution: float | None = None  # Å; that of the data where it is not given
+    # `amplitudes`, `free_flags`, `free_value`: columns, and the flag of those that are held out.
     amplitudes: tuple[str, str] | None = None
     free_flags: str | None = None
     make_free_flags: bool = False
-    cycles: int = 8
+    cycles: int = 8  # At most
     free_value: int | None = None
+    # Plain values, as `FlexibleFit` takes them, but for ``restrain_to`` and ``reference``, which are paths
     fit_options: Mapping[str, Any] = field(default_factory=dict)
-    command: str | None = field(default=None, compare=False)
+    command: str | None = field(default=None, compare=False)  # What a user types to repeat the fit
 
     def reflections(self) -> Reflections:
         """Return the data with free flags, up to the resolution."""

@@ -55,33 +55,16 @@ _COMPARED = (
 
 @dataclass(frozen=True)
 class ModelsInMap:
-    """The models of a fit in the map that the phases of its result make of the data.
+    """The models of a fit in the map that the phases of its result make of the data."""
 
-    Attributes
-    ----------
-    before, after : Model
-        With the same atoms; after is the result.
-    density_map : DensityMap
-        Of the whole cell.
-    resolution : float
-        Å.
-    operators : SymmetryOperators
-        Of the copies in the crystal.
-    reference : Model, optional
-    simulated : Model, optional
-        What the first cycle made of a start that was kept.
-    options : mapping
-        Those of the fit, among them the density's.
-    """
-
-    before: Model
+    before: Model  # `before`, `after` with the same atoms; after is the result.
     after: Model
-    density_map: DensityMap
-    resolution: float
-    operators: SymmetryOperators
+    density_map: DensityMap  # Of the whole cell
+    resolution: float  # Å
+    operators: SymmetryOperators  # Of the copies in the crystal
     reference: Model | None
-    simulated: Model | None
-    options: Mapping[str, Any]
+    simulated: Model | None  # What the first cycle made of a start that was kept
+    options: Mapping[str, Any]  # Those of the fit, among them the density's
 
     def report(self, model: Model) -> dict[str, Any]:
         """Return how well a model agrees with the map: overall measures and ``residues``."""

@@ -23,15 +23,7 @@ def free_reflections(
     Phenix, X-PLOR and CNS hold out 1 and keep 0, SHELX holds out -1 and keeps 1: where there are two values, the less frequent
     one is taken to be the free one. CCP4 numbers sets from 0 and holds out 0: of more values that is taken, else the lowest.
 
-    Parameters
-    ----------
-    flags : np.ndarray, shape (N,)
-        Whole numbers.
-
-    Returns
-    -------
-    free : np.ndarray of bool, shape (N,)
-    sentence : str
+    `flags` (N,): whole numbers. Returns `free` bool (N,); `sentence`.
     """
     values, counts = np.unique(flags, return_counts=True)
     if len(values) < 2:
@@ -73,10 +65,7 @@ def _convention(values: np.ndarray, meant: float) -> str:
 def made_flags(hkl: np.ndarray, seed: int = 0) -> np.ndarray:
     """Return which reflections are to be free, chosen at random by their indices: any order of them gives the same.
 
-    Parameters
-    ----------
-    hkl : np.ndarray of int, shape (N, 3)
-        Unique under the symmetry.
+    `hkl` int (N, 3): unique under the symmetry.
     """
     order = np.lexsort(hkl.T[::-1])
     free = np.zeros(len(hkl), dtype=bool)

@@ -25,19 +25,8 @@ def amplitudes(
     The measured intensity is normally distributed about the true one, which has Wilson's distribution with the mean intensity of
     its resolution; that is interpolated between shells. Both integrals are computed by quadrature.
 
-    Parameters
-    ----------
-    intensities, deviations : np.ndarray, shape (N,)
-        Deviations above 0.
-    inverse_d2 : np.ndarray, shape (N,)
-        1/d² in Å⁻².
-    centric : np.ndarray of bool, shape (N,)
-    epsilon : np.ndarray, shape (N,)
-        How many times a reflection is stronger by its symmetry.
-
-    Returns
-    -------
-    amplitudes, deviations : np.ndarray, shape (N,)
+    `intensities`, `deviations` (N,): deviations above 0; `inverse_d2` (N,): 1/d² in Å⁻²; `centric` bool (N,); `epsilon`
+    (N,): how many times a reflection is stronger by its symmetry. Returns `amplitudes`, `deviations` (N,).
     """
     expected = epsilon * mean_intensity(intensities / epsilon, inverse_d2)
     found = np.empty((2, len(intensities)))

@@ -36,19 +36,11 @@ CALCULATED = ("FC", "FWT", "2FOFC", "FOFC", "DELFWT", "FMODEL", "F-MODEL", "FDM"
 
 @dataclass(frozen=True)
 class MeasuredColumns:
-    """Columns of measured values.
+    """Columns of measured values."""
 
-    Attributes
-    ----------
-    values, deviations : tuple of str
-        One label each, or two of Friedel mates.
-    intensities : bool
-        Whether they are intensities, no amplitudes.
-    """
-
-    values: tuple[str, ...]
+    values: tuple[str, ...]  # `values`, `deviations`: one label each, or two of Friedel mates.
     deviations: tuple[str, ...]
-    intensities: bool
+    intensities: bool  # Whether they are intensities, no amplitudes
 
 
 def types_of(mtz: gemmi.Mtz, path: Path) -> dict[str, str]:

@@ -221,27 +221,17 @@ REJECTED = 4.5
 
 @dataclass(frozen=True)
 class Scaled:
-    """A model's amplitudes with solvent, and the scale of the data to them.
+    """A model's amplitudes with solvent, and the scale of the data to them."""
 
-    Attributes
-    ----------
-    model : np.ndarray of complex128, shape (N,)
-        Atoms and solvent, in electrons, with the isotropic B factor by which those of all atoms are too small.
-    solvent : np.ndarray of complex128, shape (N,)
-        What of these is the bulk solvent's.
-    scale : np.ndarray of float64, shape (N,)
-        What these are multiplied by to be those measured: k exp(-hᵀ b h / 4) without that.
-    solvent_density, solvent_b : float
-        Electrons per Å³, and Å².
-    b_tensor : tuple of float
-        Of the overall anisotropic scale, with its isotropic part: b11, b22, b33, b12, b13, b23 in Å².
-    """
-
+    # complex128 (N,), atoms and solvent, in electrons, with the isotropic B factor by which those of all atoms are
+    # too small
     model: np.ndarray
-    solvent: np.ndarray
+    solvent: np.ndarray  # complex128 (N,), what of these is the bulk solvent's
+    # float64 (N,), what these are multiplied by to be those measured: k exp(-hᵀ b h / 4) without that
     scale: np.ndarray
-    solvent_density: float
+    solvent_density: float  # `solvent_density`, `solvent_b`: electrons per Å³, and Å².
     solvent_b: float
+    # Of the overall anisotropic scale, with its isotropic part: b11, b22, b33, b12, b13, b23 in Å²
     b_tensor: tuple[float, ...]
 
 
@@ -254,17 +244,9 @@ def scaled(
 ) -> Scaled:
     """Return the model on the scale of the data, found by least squares on some of the reflections (gemmi's `Scaling`).
 
-    Parameters
-    ----------
-    reflections : Reflections
-    calculated : CalculatedAmplitudes
-        Of all indices up to the resolution.
-    all_hkl : np.ndarray of int32, shape (M, 3)
-        These indices.
-    measured : np.ndarray of int, shape (N,)
-        The place of each measured reflection among them.
-    used : np.ndarray of bool, shape (N,)
-        The reflections that the scale is found from: none that are held out.
+    `calculated` of all indices up to the resolution; `all_hkl` int32 (M, 3): these indices; `measured` int (N,): the
+    place of each measured reflection among them; `used` bool (N,): the reflections that the scale is found from: none
+    that are held out.
     """
     cell, group = reflections.cell, reflections.space_group
     chosen = np.flatnonzero(used & ~_extreme(reflections))

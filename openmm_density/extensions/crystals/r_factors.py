@@ -11,27 +11,15 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Shell:
-    """A shell of resolution.
+    """A shell of resolution."""
 
-    Attributes
-    ----------
-    coarsest, finest : float
-        Å.
-    n_work, n_free : int
-        Reflections.
-    r_work : float
-    r_free : float, optional
-        None without free reflections.
-    cc_work, cc_free : float, optional
-        Pearson correlations of measured and calculated amplitudes; None of fewer than three.
-    """
-
-    coarsest: float
+    coarsest: float  # `coarsest`, `finest` in Å.
     finest: float
-    n_work: int
+    n_work: int  # `n_work`, `n_free`: reflections.
     n_free: int
     r_work: float | None
-    r_free: float | None
+    r_free: float | None  # None without free reflections
+    # `cc_work`, `cc_free`: Pearson correlations of measured and calculated amplitudes; None of fewer than three.
     cc_work: float | None
     cc_free: float | None
 
@@ -72,11 +60,7 @@ def r_factors(
 ) -> RFactors:
     """Return R factors of amplitudes on the same scale.
 
-    Parameters
-    ----------
-    measured, calculated : np.ndarray, shape (N,)
-    free : np.ndarray of bool, shape (N,)
-    inverse_d2 : np.ndarray, shape (N,)
+    `measured`, `calculated` (N,); `free` bool (N,); `inverse_d2` (N,).
     """
     order = np.argsort(-1 / inverse_d2, kind="stable")
     parts = np.array_split(order, int(np.clip(len(order) // 100, 1, n_shells)))
@@ -107,10 +91,7 @@ def r_factors(
 def error_of_r_free(r_free: float | None, n_free: int) -> float | None:
     """Return R-free/√n, the standard deviation among random free sets of as many reflections (Brünger 1997).
 
-    Parameters
-    ----------
-    r_free : float, optional
-        None without free reflections.
+    `r_free`: None without free reflections.
     """
     return r_free / math.sqrt(n_free) if r_free is not None and n_free else None
 

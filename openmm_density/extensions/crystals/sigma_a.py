@@ -17,23 +17,12 @@ SHELLS = 20
 
 @dataclass(frozen=True)
 class SigmaA:
-    """σA of each reflection, and the normalisation that goes with it.
+    """σA of each reflection, and the normalisation that goes with it."""
 
-    Attributes
-    ----------
-    sigma_a : np.ndarray, shape (M,)
-    d : np.ndarray, shape (M,)
-        Luzzati's D, by which the model's amplitude is multiplied: σA √(Σ_N/Σ_P).
-    total : np.ndarray, shape (M,)
-        Σ_N, the mean intensity that is measured at this resolution for ε = 1.
-    n_used : int
-        From how many reflections it was estimated.
-    """
-
-    sigma_a: np.ndarray
-    d: np.ndarray
-    total: np.ndarray
-    n_used: int
+    sigma_a: np.ndarray  # (M,)
+    d: np.ndarray  # (M,), Luzzati's D, by which the model's amplitude is multiplied: σA √(Σ_N/Σ_P)
+    total: np.ndarray  # (M,), Σ_N, the mean intensity that is measured at this resolution for ε = 1
+    n_used: int  # From how many reflections it was estimated
 
 
 def log_likelihood(
@@ -41,12 +30,7 @@ def log_likelihood(
 ) -> np.ndarray:
     """Return the logarithm of the likelihood of normalised amplitudes (Read, Acta Cryst. 1986, A42, 140-149).
 
-    Parameters
-    ----------
-    measured, model : np.ndarray, shape (N,)
-        Of unit mean square.
-    sigma_a : np.ndarray, shape (N,)
-    centric : np.ndarray of bool, shape (N,)
+    `measured`, `model` (N,) of unit mean square; `sigma_a` (N,); `centric` bool (N,).
     """
     variance = 1 - sigma_a**2
     x = measured * sigma_a * model / variance
@@ -76,15 +60,8 @@ def estimate_sigma_a(
 
     Its logit is linear in 1/d² between nodes, each with as many reflections, which a weak prior holds alike.
 
-    Parameters
-    ----------
-    measured, model : np.ndarray, shape (N,)
-        Normalised amplitudes of the reflections that it is estimated from.
-    inverse_d2 : np.ndarray, shape (N,)
-        Of these.
-    centric : np.ndarray of bool, shape (N,)
-    at : np.ndarray, shape (M,)
-        1/d² where it is asked for.
+    `measured`, `model` (N,): normalised amplitudes of the reflections that it is estimated from; `inverse_d2` (N,) of
+    these; `centric` bool (N,); `at` (M,): 1/d² where it is asked for.
     """
     n_nodes = int(np.clip(len(measured) // PER_NODE, 1, MOST_NODES))
     nodes = np.quantile(inverse_d2, (np.arange(n_nodes) + 0.5) / n_nodes)
@@ -109,11 +86,7 @@ def estimate_sigma_a(
 def mean_squares(values: np.ndarray, inverse_d2: np.ndarray, at: np.ndarray) -> np.ndarray:
     """Return the mean of squares at some resolutions, interpolated between shells of equal numbers.
 
-    Parameters
-    ----------
-    values, inverse_d2 : np.ndarray, shape (N,)
-    at : np.ndarray, shape (M,)
-        1/d² where it is asked for.
+    `values`, `inverse_d2` (N,); `at` (M,): 1/d² where it is asked for.
     """
     order = np.argsort(inverse_d2, kind="stable")
     shells = np.array_split(order, int(np.clip(len(order) // 100, 1, SHELLS)))

@@ -59,10 +59,7 @@ def simulated_reflections(
 ) -> Reflections:
     """Return all amplitudes of a crystal up to a resolution, on the absolute scale, with free flags.
 
-    Parameters
-    ----------
-    resolution : float
-        Å.
+    `resolution` in Å.
     """
     cell, group = structure.cell, gemmi.SpaceGroup(structure.spacegroup_hm)
     # The half sphere of indices, shared by the operators of the point group.

@@ -13,14 +13,10 @@ SOLVENT_SPACING = 0.6
 
 @dataclass(frozen=True)
 class CalculatedAmplitudes:
-    """Structure factors of a model, on an absolute scale (electrons).
+    """Structure factors of a model, on an absolute scale (electrons)."""
 
-    Attributes
-    ----------
-    atoms, solvent : np.ndarray of complex128, shape (N,)
-        Of the atoms, and of the space that they and their mates leave, filled with 1 electron per Å³.
-    """
-
+    # `atoms`, `solvent` complex128 (N,) of the atoms, and of the space that they and their mates leave, filled with 1
+    # electron per Å³.
     atoms: np.ndarray
     solvent: np.ndarray
 
@@ -32,11 +28,7 @@ def calculated(structure: gemmi.Structure, hkl: np.ndarray, resolution: float) -
     again, so that the grid does not show. The mask is that of Jiang and Brünger (J. Mol. Biol. 1994, 243, 100-115), as gemmi
     makes it with the radii of cctbx.
 
-    Parameters
-    ----------
-    hkl : np.ndarray of int32, shape (N, 3)
-    resolution : float
-        Of the finest of these, in Å.
+    `hkl` int32 (N, 3); `resolution` of the finest of these, in Å.
     """
     model = structure[0]
     calculator = gemmi.DensityCalculatorX()

@@ -26,11 +26,9 @@ def has_cctbx() -> bool:
 def cctbx_figures(path: str | os.PathLike[str]) -> dict[str, Any] | None:
     """Return MolProbity's figures of a model, by cctbx.
 
-    Returns
-    -------
-    dict or None
-        None where cctbx is not installed. Else its ``version``, ``figures`` by name (as `deposition.cctbx_program` lists
-        them), and ``missing``, a sentence for each figure that could not be computed: several need data that the package has not.
+    Returns None where cctbx is not installed. Else its ``version``, ``figures`` by name (as `deposition.cctbx_program`
+    lists them), and ``missing``, a sentence for each figure that could not be computed: several need data that the
+    package has not.
     """
     if not has_cctbx():
         return None

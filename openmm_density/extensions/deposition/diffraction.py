@@ -19,32 +19,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DiffractionShell:
-    """Measured amplitudes of a range of resolution, and how a model explains them.
+    """Measured amplitudes of a range of resolution, and how a model explains them."""
 
-    Attributes
-    ----------
-    coarsest, finest : float
-        Å.
-    n_work, n_free : int
-        Reflections.
-    completeness : float
-        Of all that there can be in the range, measured ones as a part.
-    f_over_sigma : float
-        Mean of F/σ(F).
-    r_all, r_work : float
-    r_free : float, optional
-        None without free reflections.
-    """
-
-    coarsest: float
+    coarsest: float  # `coarsest`, `finest` in Å.
     finest: float
-    n_work: int
+    n_work: int  # `n_work`, `n_free`: reflections.
     n_free: int
-    completeness: float
-    f_over_sigma: float
+    completeness: float  # Of all that there can be in the range, measured ones as a part
+    f_over_sigma: float  # Mean of F/σ(F)
     r_all: float
     r_work: float | None
-    r_free: float | None
+    r_free: float | None  # None without free reflections
 
     @property
     def r_free_error(self) -> float | None:
@@ -54,20 +39,12 @@ class DiffractionShell:
 
 @dataclass(frozen=True)
 class DiffractionFigures:
-    """What is known of the measured amplitudes of a crystal.
-
-    Attributes
-    ----------
-    whole, finest_shell : DiffractionShell
-    wilson_b : float, optional
-        Å²; None where the data do not reach far enough.
-    solvent_density, solvent_b : float
-        Of the flat bulk solvent, in electrons per Å³ and Å².
-    """
+    """What is known of the measured amplitudes of a crystal."""
 
     whole: DiffractionShell
     finest_shell: DiffractionShell
-    wilson_b: float | None
+    wilson_b: float | None  # Å²; None where the data do not reach far enough
+    # `solvent_density`, `solvent_b` of the flat bulk solvent, in electrons per Å³ and Å².
     solvent_density: float
     solvent_b: float
 
@@ -78,30 +55,17 @@ class DiffractionFigures:
 
 @dataclass(frozen=True)
 class Crystal:
-    """A crystal, as far as a model and its map, or its data, tell of it.
+    """A crystal, as far as a model and its map, or its data, tell of it."""
 
-    Attributes
-    ----------
-    space_group : str
-        Hermann-Mauguin; empty where it is not known.
-    cell : sequence of float, optional
-        Å and degrees; None where it is not known.
-    diffraction : DiffractionFigures, optional
-        None where only a map is known.
-    """
-
-    space_group: str
-    cell: Sequence[float] | None
-    diffraction: DiffractionFigures | None = None
+    space_group: str  # Hermann-Mauguin; empty where it is not known
+    cell: Sequence[float] | None  # Å and degrees; None where it is not known
+    diffraction: DiffractionFigures | None = None  # None where only a map is known
 
 
 def crystal_of(density_map: DensityMap, cell: Sequence[float] | None, space_group: str) -> Crystal | None:
     """Return the crystal that a map, or the whole that it was cut from, is of; None of another map.
 
-    Parameters
-    ----------
-    cell : sequence of float, optional
-        The model's. That of a map that is a whole cell is taken where it is None.
+    `cell`: the model's. That of a map that is a whole cell is taken where it is None.
     """
     if density_map.space_group is None:
         return None

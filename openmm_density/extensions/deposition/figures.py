@@ -35,27 +35,14 @@ from .cctbx_figures import cctbx_figures
 
 @dataclass(frozen=True)
 class FiguresOfModel:
-    """A model whose figures are asked for.
+    """A model whose figures are asked for."""
 
-    Attributes
-    ----------
-    topology : openmm.app.Topology
-        Of N atoms.
-    positions : np.ndarray, shape (N, 3)
-        Å.
-    b_factors, occupancies : np.ndarray, shape (N,)
-        Å², and fractions.
-    path : Path or None
-        A file with the same atoms, for the library that reads its own; None for none.
-    contacts : AllAtomContacts, optional
-        Of the same atoms with their hydrogens; None where these could not be had.
-    """
-
-    topology: app.Topology
-    positions: np.ndarray
-    b_factors: np.ndarray
+    topology: app.Topology  # Of N atoms
+    positions: np.ndarray  # (N, 3), Å
+    b_factors: np.ndarray  # `b_factors`, `occupancies` (N,) in Å², and fractions.
     occupancies: np.ndarray
-    path: Path | None = None
+    path: Path | None = None  # A file with the same atoms, for the library that reads its own; None for none
+    # Of the same atoms with their hydrogens; None where these could not be had
     contacts: AllAtomContacts | None = None
 
 

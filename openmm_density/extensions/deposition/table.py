@@ -38,62 +38,28 @@ OF_OWN_PHASES = (
 
 @dataclass(frozen=True)
 class Symmetric:
-    """The symmetry of an assembly, and which part of that a model is.
+    """The symmetry of an assembly, and which part of that a model is."""
 
-    Attributes
-    ----------
-    name : str
-        As in ``C4``.
-    copies : int
-        Of the model in the assembly; with 1 it is all of it.
-    correlation : float, optional
-        CC_mask of all copies.
-    """
-
-    name: str
-    copies: int = 1
-    correlation: float | None = None
+    name: str  # As in ``C4``
+    copies: int = 1  # Of the model in the assembly; with 1 it is all of it
+    correlation: float | None = None  # CC_mask of all copies
 
 
 @dataclass(frozen=True)
 class TableInput:
-    """What a Table 1 is made of.
+    """What a Table 1 is made of."""
 
-    Attributes
-    ----------
-    figures : mapping
-        From `deposition.figures.deposition_figures`.
-    geometry : mapping
-        From `openmm_density.validation.geometry.GeometryReport.as_dict`.
-    resolution : float
-        Å.
-    model, map : str
-        As the user gave them.
-    voxel_size : sequence of float
-        Of the map, in Å.
-    version : str
-        Of this package.
-    crystal : Crystal, optional
-        None where the map is not that of a crystal.
-    half_map_resolution : float, optional
-        Å, where the halves' correlation around the model is 0.143.
-    symmetric : Symmetric, optional
-        The symmetry, where it is known.
-    remarks : sequence of str
-        Further sentences below the table.
-    """
-
-    figures: Mapping[str, Any]
-    geometry: Mapping[str, Any]
-    resolution: float
-    model: str
+    figures: Mapping[str, Any]  # From `deposition.figures.deposition_figures`
+    geometry: Mapping[str, Any]  # From `openmm_density.validation.geometry.GeometryReport.as_dict`
+    resolution: float  # Å
+    model: str  # `model`, `map` as the user gave them.
     map: str
-    voxel_size: Sequence[float]
-    version: str
-    crystal: Crystal | None = None
-    half_map_resolution: float | None = None
-    symmetric: Symmetric | None = None
-    remarks: Sequence[str] = ()
+    voxel_size: Sequence[float]  # Of the map, in Å
+    version: str  # Of this package
+    crystal: Crystal | None = None  # None where the map is not that of a crystal
+    half_map_resolution: float | None = None  # Å, where the halves' correlation around the model is 0.143
+    symmetric: Symmetric | None = None  # The symmetry, where it is known
+    remarks: Sequence[str] = ()  # Further sentences below the table
 
 
 def table_one(known: TableInput) -> str:

@@ -94,14 +94,7 @@ class Accuracy:
 def disagreement(forces: np.ndarray) -> np.ndarray:
     """Return how far the students' forces are apart on each of M geometries, in kcal/mol/Å.
 
-    Parameters
-    ----------
-    forces : ndarray, shape (K, M, n, 3)
-        In kJ/mol/nm.
-
-    Returns
-    -------
-    ndarray, shape (M,)
-        The root mean square over components of the standard deviation among the students.
+    `forces` (K, M, n, 3) in kJ/mol/nm. Returns (M,), the root mean square over components of the standard deviation
+    among the students.
     """
     return np.sqrt(forces.var(0, ddof=1).mean((-2, -1))) / (KJ_PER_KCAL * 10)

@@ -60,12 +60,7 @@ def normal_mode_displacements(
 ) -> np.ndarray:
     """Draw geometries around one, harmonic along its normal modes, shape (B, n, 3).
 
-    Parameters
-    ----------
-    positions : ndarray, shape (n, 3)
-        nm.
-    temperatures : ndarray, shape (B,)
-        K, of each.
+    `positions` (n, 3) in nm; `temperatures` (B,) in K, of each.
     """
     constants, modes = np.linalg.eigh(springs.hessian(positions))
     # Six modes move and turn the whole molecule, which no energy depends on.
@@ -88,21 +83,9 @@ def dynamics(
 
     Source: Leimkuhler and Matthews, Appl. Math. Res. eXpress 2013, 34.
 
-    Parameters
-    ----------
-    forces : callable
-        From positions in nm to forces in kJ/mol/nm, both of the shape (B, n, 3).
-    start : ndarray, shape (B, n, 3)
-    temperatures : ndarray, shape (B,)
-        K.
-    is_sound : callable
-        Which of (B, n, 3) are whole molecules: `Soundness`.
-
-    Returns
-    -------
-    geometries : ndarray, shape (M, n, 3)
-    which : ndarray, shape (M,)
-        The copy that each is of.
+    `forces` from positions in nm to forces in kJ/mol/nm, both of the shape (B, n, 3); `start` (B, n, 3); `temperatures`
+    (B,) in K; `is_sound`: which of (B, n, 3) are whole molecules: `Soundness`. Returns `geometries` (M, n, 3); `which`
+    (M,): the copy that each is of.
     """
     generator = np.random.default_rng(seed)
     thermal = np.sqrt(BOLTZMANN * temperatures / MASS)[:, None, None]
@@ -128,12 +111,7 @@ def dynamics(
 
 
 class Soundness:
-    """Tells whole molecules from broken ones: bonds are not torn, and atoms that are not bonded do not touch.
-
-    Parameters
-    ----------
-    ligand : Ligand
-    """
+    """Tells whole molecules from broken ones: bonds are not torn, and atoms that are not bonded do not touch."""
 
     def __init__(self, ligand: Ligand) -> None:
         import gemmi
@@ -161,9 +139,7 @@ def relaxed(forces: Forces, start: np.ndarray, n_steps: int) -> np.ndarray:
 
     Source: Bitzek et al., Phys. Rev. Lett. 97 (2006) 170201.
 
-    Parameters
-    ----------
-    start : ndarray, shape (B, n, 3)
+    `start` (B, n, 3).
     """
     positions, velocities = start.copy(), np.zeros_like(start)
     count = len(start)

@@ -36,21 +36,12 @@ Evaluate = Callable[[np.ndarray], "tuple[float, np.ndarray, np.ndarray]"]
 
 @dataclass(frozen=True)
 class Labels:
-    """What the teacher says of M geometries of n atoms.
+    """What the teacher says of M geometries of n atoms."""
 
-    Attributes
-    ----------
-    energies : ndarray, shape (M,)
-        kJ/mol; not a number where the teacher found no answer, or one that no student should learn.
-    forces : ndarray, shape (M, n, 3)
-        kJ/mol/nm.
-    charges : ndarray, shape (M, n)
-        Partial charges in elementary charges.
-    """
-
+    # (M,), kJ/mol; not a number where the teacher found no answer, or one that no student should learn
     energies: np.ndarray
-    forces: np.ndarray
-    charges: np.ndarray
+    forces: np.ndarray  # (M, n, 3), kJ/mol/nm
+    charges: np.ndarray  # (M, n), partial charges in elementary charges
 
     @property
     def usable(self) -> np.ndarray:
@@ -61,22 +52,10 @@ class Labels:
 class Labeller:
     """The teacher of one molecule, with what it has said before.
 
-    Parameters
-    ----------
-    ligand : Ligand
-    solvent : str, optional
-        One of `SOLVENTS`; vacuum by default.
-    path : path-like, optional
-        Where labels are kept; nowhere by default.
-    threads : int
-        Geometries that are computed side by side: tblite leaves Python to other threads meanwhile.
-    evaluate : callable, optional
-        Another teacher: from positions (n, 3) in nm to an energy, forces and charges in the units of `Labels`.
-
-    Raises
-    ------
-    InputError
-        If the solvent is not known, tblite is not installed, or the file holds something else.
+    `solvent`: one of `SOLVENTS`; vacuum by default. `path`: where labels are kept; nowhere by default. `threads`:
+    geometries that are computed side by side: tblite leaves Python to other threads meanwhile. `evaluate`: another
+    teacher: from positions (n, 3) in nm to an energy, forces and charges in the units of `Labels`. Raises InputError if
+    the solvent is not known, tblite is not installed, or the file holds something else.
     """
 
     def __init__(
@@ -103,13 +82,7 @@ class Labeller:
         self.n_computed = 0
 
     def __call__(self, positions: np.ndarray, tell: Callable[[int], None] | None = None) -> Labels:
-        """Return the labels of geometries.
-
-        Parameters
-        ----------
-        positions : ndarray, shape (M, n, 3)
-            nm.
-        """
+        """Return the labels of geometries. `positions` (M, n, 3) in nm."""
         m, n, _ = positions.shape
         energies, forces, charges = np.full(m, np.nan), np.zeros((m, n, 3)), np.zeros((m, n))
         keys = [self._key(each) for each in positions]

@@ -87,27 +87,15 @@ _RELAXING_STEPS = 200
 
 @dataclass
 class Round:
-    """What was known after a round of training.
+    """What was known after a round of training."""
 
-    Attributes
-    ----------
-    n_geometries : int
-        Learned.
-    n_put_aside : int
-        So far: the teacher did not converge, or bonds were broken.
-    n_broken : int
-        Copies of the ligand that did not stay whole in the students' dynamics at 300 K; where there are any, it is not done.
-    loss : float
-        Of training, at its end.
-    accuracy : Accuracy
-        On geometries that were not learned then.
-    """
-
-    n_geometries: int
-    n_put_aside: int
+    n_geometries: int  # Learned
+    n_put_aside: int  # So far: the teacher did not converge, or bonds were broken
+    # Copies of the ligand that did not stay whole in the students' dynamics at 300 K; where there are any, it is not
+    # done
     n_broken: int
-    loss: float
-    accuracy: Accuracy
+    loss: float  # Of training, at its end
+    accuracy: Accuracy  # On geometries that were not learned then
 
 
 @dataclass
@@ -194,18 +182,7 @@ def distill(
 
 
 class Run:
-    """One distillation.
-
-    Parameters
-    ----------
-    molecule : Mol
-        With hydrogens and one set of positions.
-    labeller : Labeller
-        The teacher.
-    settings : Settings
-    seed, threads : int
-    progress : callable, optional
-    """
+    """One distillation. `molecule` with hydrogens and one set of positions; `labeller`: the teacher."""
 
     def __init__(
         self,

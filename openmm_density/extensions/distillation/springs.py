@@ -17,13 +17,7 @@ _STEP = 0.01
 
 
 class Springs:
-    """Forces between the atoms of a molecule.
-
-    Parameters
-    ----------
-    molecule : Mol
-        With hydrogens and one set of positions.
-    """
+    """Forces between the atoms of a molecule. `molecule` with hydrogens and one set of positions."""
 
     def __init__(self, molecule: Mol) -> None:
         from rdkit.Chem import AllChem
@@ -43,10 +37,7 @@ class Springs:
     def hessian(self, positions: np.ndarray) -> np.ndarray:
         """Return the second derivatives of the energy, in kJ/mol/nm², shape (3n, 3n), by central differences.
 
-        Parameters
-        ----------
-        positions : ndarray, shape (n, 3)
-            nm.
+        `positions` (n, 3) in nm.
         """
         step = _STEP / ANGSTROM_PER_NANOMETER
         moves = np.eye(positions.size).reshape(-1, *positions.shape) * step

@@ -41,21 +41,11 @@ CURVE_STEPS = 25
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Geometries and what the teacher says of them.
+    """Geometries and what the teacher says of them."""
 
-    Attributes
-    ----------
-    positions : ndarray, shape (M, n, 3)
-        nm.
-    energies : ndarray, shape (M,)
-        kJ/mol.
-    forces : ndarray, shape (M, n, 3)
-        kJ/mol/nm.
-    """
-
-    positions: np.ndarray
-    energies: np.ndarray
-    forces: np.ndarray
+    positions: np.ndarray  # (M, n, 3), nm
+    energies: np.ndarray  # (M,), kJ/mol
+    forces: np.ndarray  # (M, n, 3), kJ/mol/nm
 
     def __len__(self) -> int:
         return len(self.energies)
@@ -72,22 +62,9 @@ class TrainingData:
 class Student:
     """A network, and the running mean of its weights, which is what is used: it errs less than any of them.
 
-    Parameters
-    ----------
-    ligand : Ligand
-    data : TrainingData
-        Of which the zero of energies and the scale of forces are taken.
-    settings : mapping
-        Of `PaiNNNetwork`, without the elements.
-    seed : int
-        Of the first weights, and of the order in which geometries are learned.
-
-    Attributes
-    ----------
-    averaged : PaiNNNetwork
-        Of the running mean.
-    curve : list of (int, float)
-        Steps of training, and the mean loss of the `CURVE_STEPS` before.
+    `data` of which the zero of energies and the scale of forces are taken; `settings` of `PaiNNNetwork`, without the
+    elements; `seed` of the first weights, and of the order in which geometries are learned. Attributes: `averaged` of
+    the running mean; `curve`: steps of training, and the mean loss of the `CURVE_STEPS` before.
     """
 
     def __init__(self, ligand: Ligand, data: TrainingData, settings: dict[str, Any], seed: int) -> None:
@@ -199,11 +176,7 @@ def _optimizers(network: nn.Module) -> list[torch.optim.Optimizer]:
 class Committee:
     """Several students of one molecule: their mean is the potential, and where they disagree nobody knows.
 
-    Parameters
-    ----------
-    students : list of Student
-    threads : int
-        Students that learn side by side.
+    `threads`: students that learn side by side.
     """
 
     def __init__(self, students: list[Student], threads: int = 1) -> None:

@@ -146,10 +146,7 @@ def _in_order(probes: Sequence[tuple[bool, Probe]]) -> list[Probe]:
 class Doing:
     """What is going on now, of several things at once.
 
-    Parameters
-    ----------
-    say : callable
-        Called, from any thread, with all that is going on, whenever something begins or ends.
+    `say`: called, from any thread, with all that is going on, whenever something begins or ends.
     """
 
     def __init__(self, say: Callable[[str], None]) -> None:

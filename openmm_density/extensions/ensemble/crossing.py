@@ -55,9 +55,7 @@ def best_pair(
 ) -> tuple[list[np.ndarray], np.ndarray]:
     """Return the two of several models (Å) that fit the map best together, parts exchanged as by `best_crossing`, with weights.
 
-    Parameters
-    ----------
-    models : sequence of np.ndarray, each (N, 3)
+    `models` (N, 3).
     """
     pairs = [best_crossing(fit, topology, one, other) for one, other in itertools.combinations(models, 2)]
     chosen, weight, _ = max(pairs, key=lambda pair: pair[2])
@@ -69,9 +67,7 @@ def best_crossing(
 ) -> tuple[list[np.ndarray], float, float]:
     """Return two models (Å) with those parts exchanged with which they fit the map best, the weight of the first, and how well.
 
-    Parameters
-    ----------
-    first, second : np.ndarray, shape (N, 3)
+    `first`, `second` (N, 3).
     """
     parts = moving_parts(topology, first, second)
     best = [first, second]
@@ -98,10 +94,7 @@ def best_weight(fit: DensityFit, models: Sequence[np.ndarray]) -> tuple[float, f
 def weight_of_first(target: np.ndarray, first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
     """Return the weight of the first of two densities with which their mean correlates best with a target, and by how much.
 
-    Parameters
-    ----------
-    target, first, second : np.ndarray, shape (V,)
-        float64.
+    `target`, `first`, `second` (V,): float64.
     """
     w = np.linspace(0.1, 0.9, 33)
     overlap = w * (first @ target) + (1 - w) * (second @ target)
@@ -150,10 +143,7 @@ def _share(
 def shared_out(weights: np.ndarray, replicas: int) -> list[int]:
     """Return for each of so many replicas the state that it begins in: as many as a state's weight asks for, and at least one.
 
-    Parameters
-    ----------
-    weights : np.ndarray, shape (S,)
-        Of the states; no more of them than replicas.
+    `weights` (S,) of the states; no more of them than replicas.
     """
     counts = np.ones(len(weights), dtype=int)
     while counts.sum() < replicas:

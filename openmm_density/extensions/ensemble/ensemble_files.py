@@ -34,10 +34,7 @@ def write_ensemble_cif(
     Weights are in a loop of their own, ``_openmm_density_replica``, with the number of the conformation that each is of, and in
     ``_ihm_multi_state_modeling``, as integrative models have populations (Vallat et al. 2018).
 
-    Parameters
-    ----------
-    models : sequence of Quantity or array_like, each (N, 3)
-        Å where plain.
+    `models` (N, 3) in Å where plain.
     """
     if not len(models) or not len(models) == len(weights) == len(conformations):
         raise InputError(

@@ -24,28 +24,16 @@ HALF_MAPS, SHELLS = "half maps", "shells"
 
 @dataclass(frozen=True)
 class FreeData:
-    """A map to fit to, and one to test with.
+    """A map to fit to, and one to test with."""
 
-    Attributes
-    ----------
-    kind : str
-        `HALF_MAPS`: the noise of the two is independent (Scheres and Chen 2012; Amunts et al. 2014). `SHELLS`: what is tested is
-        a band of high frequencies, which was not fitted (Falkner and Schröder 2013).
-    work, free : DensityMap
-    resolution : float
-        Of the map that is fitted to, in Å.
-    full_resolution : float
-        Of the map, in Å.
-    noise : NoiseModel, optional
-        Of a half map.
-    """
-
+    # `HALF_MAPS`: the noise of the two is independent (Scheres and Chen 2012; Amunts et al. 2014). `SHELLS`: what is
+    # tested is a band of high frequencies, which was not fitted (Falkner and Schröder 2013).
     kind: str
     work: DensityMap
     free: DensityMap
-    resolution: float
-    full_resolution: float
-    noise: NoiseModel | None = None
+    resolution: float  # Of the map that is fitted to, in Å
+    full_resolution: float  # Of the map, in Å
+    noise: NoiseModel | None = None  # Of a half map
 
     @classmethod
     def of(cls, density_map: DensityMap, half_maps: Sequence[DensityMap], resolution: float) -> FreeData:
@@ -83,35 +71,20 @@ def _filtered(density_map: DensityMap, lowest: float, highest: float) -> Density
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Models that share a map.
+    """Models that share a map."""
 
-    Attributes
-    ----------
-    models : np.ndarray, shape (R, N, 3)
-        In Å.
-    weights : np.ndarray, shape (R,)
-    b_factors : np.ndarray, shape (N,), optional
-        In Å², in place of the uniform 8 d of every reported correlation.
-    """
-
-    models: np.ndarray
-    weights: np.ndarray
+    models: np.ndarray  # (R, N, 3), in Å
+    weights: np.ndarray  # (R,)
+    # (N,), in Å², in place of the uniform 8 d of every reported correlation
     b_factors: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Correlations of two ensembles with a map over the same voxels, which are near an atom of either.
+    """Correlations of two ensembles with a map over the same voxels, which are near an atom of either."""
 
-    Attributes
-    ----------
-    correlations : tuple of float
-        Of each.
-    error : float
-        Standard error of the difference, by leaving out one block of voxels after another (jackknife).
-    """
-
-    correlations: tuple[float, float]
+    correlations: tuple[float, float]  # Of each
+    # Standard error of the difference, by leaving out one block of voxels after another (jackknife)
     error: float
 
     @property
@@ -130,12 +103,8 @@ def compare(
 ) -> Comparison:
     """Correlate two ensembles with a map, as `validation.correlation.cc_mask` does one model, but over the same voxels.
 
-    Parameters
-    ----------
-    resolution : float
-        Of the models' density, in Å.
-    band : tuple of float, optional
-        Frequencies in 1/Å from and to which map and densities are compared; all by default.
+    `resolution` of the models' density, in Å. `band`: frequencies in 1/Å from and to which map and densities are
+    compared; all by default.
     """
     part = _around(density_map, np.concatenate([first.models, second.models]).reshape(-1, 3), resolution)
     densities = [mean_density(each, topology, part, resolution) for each in (first, second)]

@@ -41,14 +41,11 @@ def write_ensemble(path: Path, prepared: Prepared, ensemble: EnsembleResult | No
 def ensemble_summary(ensemble: EnsembleResult | None, prepared: Prepared) -> dict[str, Any] | None:
     """Return what ``summary.json`` says of an ensemble; None where there is none.
 
-    Returns
-    -------
-    dict
-        ``replicas``; ``weights`` in the order of the models of ``ensemble.cif``, by conformation and weight; ``conformations``,
-        each with its ``weight`` and the ``models`` that are it; ``verdict``, see `Verdict`; ``cc_single`` and ``cc_ensemble``
-        with the whole map; ``strength`` and ``strength_of_noise``; ``unknown_ligands``, see `unknown_ligands`, and
-        ``held_ligands``, see `held_ligands`; ``rmsf`` of each residue in Å, with its ``residue``;
-        ``course``, a row after each block of steps.
+    Returns ``replicas``; ``weights`` in the order of the models of ``ensemble.cif``, by conformation and weight;
+    ``conformations``, each with its ``weight`` and the ``models`` that are it; ``verdict``, see `Verdict`;
+    ``cc_single`` and ``cc_ensemble`` with the whole map; ``strength`` and ``strength_of_noise``; ``unknown_ligands``,
+    see `unknown_ligands`, and ``held_ligands``, see `held_ligands`; ``rmsf`` of each residue in Å, with its
+    ``residue``; ``course``, a row after each block of steps.
     """
     if ensemble is None:
         return None
@@ -82,10 +79,7 @@ def ensemble_summary(ensemble: EnsembleResult | None, prepared: Prepared) -> dic
 def unknown_ligands(prepared: Prepared, models: np.ndarray) -> list[dict[str, Any]]:
     """Return the ligands that left what their learned potentials know, with ``residue`` and ``models``, counted from 1.
 
-    Parameters
-    ----------
-    models : np.ndarray, shape (R, N, 3)
-        In Å.
+    `models` (R, N, 3) in Å.
     """
     found = []
     for placed in prepared.potentials:

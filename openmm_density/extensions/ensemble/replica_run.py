@@ -38,30 +38,21 @@ _GAS_CONSTANT = unit.MOLAR_GAS_CONSTANT_R.value_in_unit(unit.kilojoule_per_mole 
 
 @dataclass(frozen=True)
 class ReplicaState:
-    """Where the replicas of a run are.
+    """Where the replicas of a run are."""
 
-    Attributes
-    ----------
-    positions, velocities : np.ndarray, shape (R, N, 3)
-        nm and nm/ps, in the frame of the map.
-    weights : np.ndarray, shape (R,)
-    stage, stage_step, block, caution : int
-        The number of the stage, steps done of it, blocks begun (each has noise of its own), and how often the step was halved.
-    rows : list of dict
-        A row after each block: ``stage``, ``step``, ``similarity``, ``weights``.
-    ligands : list of dict
-        What is known of ligands with a learned potential, replica by replica, see
-        `openmm_density.fitting.ligands.watch.WatchedLigand`; empty before the first block.
-    """
-
-    positions: np.ndarray
+    positions: np.ndarray  # `positions`, `velocities` (R, N, 3) in nm and nm/ps, in the frame of the map.
     velocities: np.ndarray
-    weights: np.ndarray
+    weights: np.ndarray  # (R,)
+    # `stage`, `stage_step`, `block`, `caution`: the number of the stage, steps done of it, blocks begun (each has
+    # noise of its own), and how often the step was halved.
     stage: int = 0
     stage_step: int = 0
     block: int = 0
     caution: int = 0
+    # A row after each block: ``stage``, ``step``, ``similarity``, ``weights``
     rows: list[dict[str, Any]] = field(default_factory=list)
+    # What is known of ligands with a learned potential, replica by replica, see
+    # `openmm_density.fitting.ligands.watch.WatchedLigand`; empty before the first block
     ligands: list[dict[str, Any]] = field(default_factory=list)
 
     @property
@@ -77,17 +68,8 @@ class BlownUp(Exception):
 class ReplicaRun:
     """Run stages with the replicas of an ensemble.
 
-    Parameters
-    ----------
-    systems : ReplicaSystems
-    protocol : Protocol
-        Tells time step and friction.
-    stages : sequence of Stage
-    strength : float
-        k at full strength in kJ/mol per fitted atom.
-    seed : int
-    platform : (openmm.Platform, dict of str to str)
-        With its properties.
+    `protocol`: tells time step and friction; `strength`: k at full strength in kJ/mol per fitted atom; `platform` with
+    its properties.
     """
 
     def __init__(

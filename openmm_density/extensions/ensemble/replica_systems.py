@@ -31,20 +31,8 @@ FREE_SPACE = 5.0
 class Copies:
     """The force field and restraints of replicas side by side in one System, always in the same places.
 
-    Parameters
-    ----------
-    systems : FitSystems
-        Of the single fit.
-    protocol : Protocol
-        Whose hydrogen mass is taken.
-    platform : str
-    model : np.ndarray, shape (N, 3)
-        In Å: around it replicas have `FREE_SPACE`.
-
-    Raises
-    ------
-    InputError
-        If the fit is in water, where copies would need boxes of their own.
+    `systems` of the single fit; `protocol`: whose hydrogen mass is taken; `model` (N, 3) in Å: around it replicas have
+    `FREE_SPACE`. Raises InputError if the fit is in water, where copies would need boxes of their own.
     """
 
     def __init__(self, systems: FitSystems, protocol: Protocol, platform: str, model: np.ndarray) -> None:
@@ -100,17 +88,8 @@ class ReplicaSystem:
 class ReplicaSystems:
     """The Systems of an ensemble that is fitted to a map.
 
-    Parameters
-    ----------
-    copies : Copies
-    systems : FitSystems
-        Of the single fit, whose density is taken.
-    density_map : DensityMap
-        That the replicas are fitted to.
-    resolution : float
-        Of it, in Å.
-    match_blur : bool
-        Whether atoms are as wide as the map shows them, as in a fit of one model.
+    `systems` of the single fit, whose density is taken; `density_map`: that the replicas are fitted to; `resolution` of
+    it, in Å; `match_blur`: whether atoms are as wide as the map shows them, as in a fit of one model.
     """
 
     def __init__(

@@ -31,13 +31,7 @@ def refined_b_factors(
     gradient that of the kernel with respect to amplitudes and exponents. Returned is 8 d + 8π² u, the uniform B of every reported
     correlation with what the residue has beyond it.
 
-    Parameters
-    ----------
-    models : np.ndarray, shape (R, N, 3)
-        In Å.
-    weights : np.ndarray, shape (R,)
-    resolution : float
-        d in Å.
+    `models` (R, N, 3) in Å; `weights` (R,); `resolution`: d in Å.
     """
     residues = np.array([atom.residue.index for atom in topology.atoms()])
     base = B_PER_RESOLUTION * resolution

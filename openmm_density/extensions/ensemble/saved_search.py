@@ -22,21 +22,11 @@ _COUNTS = ("stage", "stage_step", "block", "caution")
 
 @dataclass(frozen=True)
 class SearchState:
-    """Where a search is.
+    """Where a search is."""
 
-    Attributes
-    ----------
-    leg : int
-        The number of the leg that runs, from 0.
-    running : ReplicaState, optional
-        Its replicas; None where it has not begun.
-    ended : list of ReplicaState
-        What the legs before it ended with.
-    """
-
-    leg: int = 0
-    running: ReplicaState | None = None
-    ended: list[ReplicaState] = field(default_factory=list)
+    leg: int = 0  # The number of the leg that runs, from 0
+    running: ReplicaState | None = None  # Its replicas; None where it has not begun
+    ended: list[ReplicaState] = field(default_factory=list)  # What the legs before it ended with
 
     def after_leg(self, state: ReplicaState) -> SearchState:
         """Return where the search is when the running leg has ended."""

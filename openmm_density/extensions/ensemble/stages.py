@@ -18,10 +18,7 @@ def parting_stages(resolution: float, steps: int) -> tuple[Stage, ...]:
     As for one model that starts far from its density (Singharoy et al. 2016), but here with the part of the density that the
     other replicas do not explain.
 
-    Parameters
-    ----------
-    resolution : float
-        Of the map in Å.
+    `resolution` of the map in Å.
     """
     rung = round(steps / len(_RUNGS))
     first = Stage("part", rung, (0.2, 0.5), (_WARM, _WARM), resolution + _RUNGS[0], RESTRAINTS)

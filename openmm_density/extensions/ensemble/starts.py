@@ -39,16 +39,9 @@ def starting_models(
     The first are those that were placed, or without any the fitted model. Each further one is that of the `candidates` with which
     the mean density of all so far is most like the map.
 
-    Parameters
-    ----------
-    fit : DensityFit
-        Of one replica to the map, blurred so far that it tells of motions of several Å.
-    fitted : np.ndarray, shape (N, 3)
-        What the fit of one model ended with, in Å.
-    given : np.ndarray, shape (N, 3)
-        The model before it: often a conformation of its own.
-    placed : sequence of np.ndarray, each (N, 3)
-        Such as `two_places.find_two_places` returns.
+    `fit` of one replica to the map, blurred so far that it tells of motions of several Å; `fitted` (N, 3): what the fit
+    of one model ended with, in Å; `given` (N, 3): the model before it: often a conformation of its own; `placed` (N,
+    3): such as `two_places.find_two_places` returns.
     """
     if replicas == 1:
         return [fitted]
@@ -118,12 +111,7 @@ def soft_modes(
     They are those of the anisotropic network model (Atilgan et al. 2001): equal springs between the CA or P atoms of residues
     that are at most `REACH` apart by default. Every atom goes with the traced atom next to it.
 
-    Parameters
-    ----------
-    positions : np.ndarray, shape (N, 3)
-        In Å.
-    reach : float
-        Å between two residues that are joined.
+    `positions` (N, 3) in Å; `reach` in Å between two residues that are joined.
     """
     traced = [atom.index for atom in topology.atoms() if atom.name in ("CA", "P")]
     step = -(-len(traced) // _MOST_TRACED) if traced else 1

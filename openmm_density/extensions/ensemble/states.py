@@ -15,18 +15,10 @@ APART_PER_RESOLUTION, LEAST_APART = 0.5, 1.5
 
 @dataclass(frozen=True)
 class Conformation:
-    """Replicas that are one conformation.
+    """Replicas that are one conformation."""
 
-    Attributes
-    ----------
-    replicas : list of int
-        From 0, the one of the largest weight first.
-    weight : float
-        Of all of them.
-    """
-
-    replicas: list[int]
-    weight: float
+    replicas: list[int]  # From 0, the one of the largest weight first
+    weight: float  # Of all of them
 
 
 def trace_of(topology: app.Topology) -> np.ndarray:
@@ -48,13 +40,7 @@ def conformations(
 
     Replicas are joined from the nearest on as long as no two of a conformation are farther apart than `APART_PER_RESOLUTION`.
 
-    Parameters
-    ----------
-    models : np.ndarray, shape (R, N, 3)
-        In Å.
-    weights : np.ndarray, shape (R,)
-    resolution : float
-        Of the map in Å.
+    `models` (R, N, 3) in Å; `weights` (R,); `resolution` of the map in Å.
     """
     if len(models) == 1:
         return [Conformation([0], float(weights[0]))]
@@ -74,11 +60,7 @@ def fluctuations(models: np.ndarray, weights: np.ndarray, topology: app.Topology
 
     √(Σ w |x − x̄|²) over the replicas, where they are in the map.
 
-    Parameters
-    ----------
-    models : np.ndarray, shape (R, N, 3)
-        In Å.
-    weights : np.ndarray, shape (R,)
+    `models` (R, N, 3) in Å; `weights` (R,).
     """
     points = []
     for residue in topology.residues():

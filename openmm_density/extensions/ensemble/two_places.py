@@ -53,20 +53,11 @@ _BOUND = 4.5
 
 @dataclass(frozen=True)
 class Pair:
-    """Two models that share a map.
+    """Two models that share a map."""
 
-    Attributes
-    ----------
-    models : list of np.ndarray, each (N, 3)
-        In Å.
-    weights : np.ndarray, shape (2,)
-    similarity : float
-        Of their mean density to the map.
-    """
-
-    models: list[np.ndarray]
-    weights: np.ndarray
-    similarity: float
+    models: list[np.ndarray]  # (N, 3), in Å
+    weights: np.ndarray  # (2,)
+    similarity: float  # Of their mean density to the map
 
 
 def find_two_places(
@@ -74,10 +65,7 @@ def find_two_places(
 ) -> Pair | None:
     """Return the two models with domains as rigid bodies that fit a map best together; None of a molecule without domains.
 
-    Parameters
-    ----------
-    starts : sequence of np.ndarray, each (N, 3)
-        Models in Å from which domains are moved, such as the fitted and the given one.
+    `starts` (N, 3): models in Å from which domains are moved, such as the fitted and the given one.
     """
     best: Pair | None = None
     looked: list[np.ndarray] = []
@@ -316,15 +304,7 @@ _SMOOTHED, _TOGETHER = 9, 5
 def weak_domains(fit: DensityFit, topology: app.Topology, model: np.ndarray) -> np.ndarray | None:
     """Return the domain of each atom: 0 where the density is as elsewhere, and a number of its own for each weak stretch.
 
-    Parameters
-    ----------
-    model : np.ndarray, shape (N, 3)
-        In Å.
-
-    Returns
-    -------
-    np.ndarray of int, shape (N,), or None
-        None where no stretch of `SMALLEST` residues is weak.
+    `model` (N, 3) in Å. Returns int (N,), None where no stretch of `SMALLEST` residues is weak.
     """
     strength = _density_beside(fit, topology, model)
     residues = list(topology.residues())

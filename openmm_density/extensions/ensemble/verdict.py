@@ -29,18 +29,10 @@ def is_sure(gain: float, standard_error: float) -> bool:
 
 @dataclass(frozen=True)
 class MainConformation:
-    """The heaviest conformation of an ensemble without the others.
+    """The heaviest conformation of an ensemble without the others."""
 
-    Attributes
-    ----------
-    cc_free_b : float
-        Its correlation with what was not fitted, with B factors of residues refined for it.
-    standard_error : float
-        Of the difference from the ensemble's.
-    """
-
-    cc_free_b: float
-    standard_error: float
+    cc_free_b: float  # Its correlation with what was not fitted, with B factors of residues refined for it
+    standard_error: float  # Of the difference from the ensemble's
 
 
 @dataclass(frozen=True)

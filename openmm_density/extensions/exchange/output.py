@@ -32,11 +32,8 @@ def exchange_note(exchange: Sequence[Mapping[str, Any]]) -> str | None:
 def exchanged_in_words(exchange: Sequence[Mapping[str, Any]]) -> str | None:
     """Return a line on the replicas of a fit.
 
-    Returns
-    -------
-    str or None
-        As in ``8 replicas of 20 to 200 kJ/mol per fitted atom, 12 to 45% of exchanges accepted, 3 round trips, rung 6 of 8 went
-        on; 40 s``; None if there were none.
+    As in ``8 replicas of 20 to 200 kJ/mol per fitted atom, 12 to 45% of exchanges accepted, 3 round trips, rung
+    6 of 8 went on; 40 s``; None if there were none.
     """
     lines = []
     for each in exchange:

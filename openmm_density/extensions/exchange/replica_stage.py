@@ -37,17 +37,10 @@ RAISED = 2.0
 
 @dataclass(frozen=True)
 class HeldLigands:
-    """What is known of the ligands of one replica: its Context holds those that their potentials do not know.
-
-    Attributes
-    ----------
-    watch : LigandWatch
-    states : list of dict
-        See `LigandWatch.begun`.
-    """
+    """What is known of the ligands of one replica: its Context holds those that their potentials do not know."""
 
     watch: LigandWatch
-    states: list[dict[str, Any]]
+    states: list[dict[str, Any]]  # See `LigandWatch.begun`
 
     def __call__(self, context: openmm.Context) -> None:
         """Hold them in a Context, and no others."""
@@ -77,22 +70,10 @@ class ReplicaLost(Unstable):
 class ReplicaStage:
     """The replicas of a stage, from one saved state to the next.
 
-    Parameters
-    ----------
-    engine : Engine
-    protocol : Protocol
-    threads : int, optional
-        That simulate replicas at the same time on CPUs; all cores by default.
-    running : StageContext
-        In which all replicas begin, and the one on the last rung is shown after every step, for log and trajectory.
-    state : RunState
-    careful : bool
-        Whether the last segment blew up, so that all are brought to rest and begin with small steps.
-
-    Raises
-    ------
-    Unstable
-        If one of them blows up in these.
+    `threads`: that simulate replicas at the same time on CPUs; all cores by default. `running` in which all replicas
+    begin, and the one on the last rung is shown after every step, for log and trajectory. `careful`: whether the last
+    segment blew up, so that all are brought to rest and begin with small steps. Raises Unstable if one of them blows up
+    in these.
     """
 
     def __init__(
@@ -217,10 +198,7 @@ class ReplicaStage:
         The lower its energy and, where the map shows it, the more the density beside its backbone speaks for its register, the
         better it is: weighed as by the search for registers.
 
-        Parameters
-        ----------
-        ca_rmsd : callable
-            Distance to a reference in Å of positions in Å, to be reported; None where there is none.
+        `ca_rmsd`: distance to a reference in Å of positions in Å, to be reported; None where there is none.
         """
         chosen, told = len(self._exchange.ladder) - 1, {}
         if not stop.requested:

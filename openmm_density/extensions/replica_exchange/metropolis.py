@@ -15,21 +15,12 @@ _GOOD_RISE = 3.29
 
 
 class Attempt(NamedTuple):
-    """What became of an attempt to exchange.
+    """What became of an attempt to exchange."""
 
-    Attributes
-    ----------
-    order : np.ndarray of int, shape (R,)
-        The rung from which each rung takes its model.
-    accepted : np.ndarray of int, shape (R − 1,)
-        For each pair of neighbours 1 if it exchanged, 0 if it did not, −1 if it was not tried.
-    rises : np.ndarray, shape (R − 1,)
-        Δ of each pair that was tried, else 0.
-    """
-
-    order: np.ndarray
+    order: np.ndarray  # int (R,), the rung from which each rung takes its model
+    # int (R − 1,), for each pair of neighbours 1 if it exchanged, 0 if it did not, −1 if it was not tried
     accepted: np.ndarray
-    rises: np.ndarray
+    rises: np.ndarray  # (R − 1,), Δ of each pair that was tried, else 0
 
 
 def exchange_neighbours(reduced: np.ndarray, odd: bool, random: np.random.Generator) -> Attempt:
@@ -37,10 +28,7 @@ def exchange_neighbours(reduced: np.ndarray, odd: bool, random: np.random.Genera
 
     Δ = u_i(x_j) + u_j(x_i) − u_i(x_i) − u_j(x_j) (Sugita & Okamoto 1999, Fukunishi et al. 2002): no rung's ensemble is changed.
 
-    Parameters
-    ----------
-    reduced : np.ndarray, shape (R, R)
-        u_i(x_j): the energy in kT that the model on rung j has on rung i. Only neighbours count.
+    `reduced` (R, R): u_i(x_j): the energy in kT that the model on rung j has on rung i. Only neighbours count.
     """
     rungs = len(reduced)
     order, accepted, rises = np.arange(rungs), np.full(rungs - 1, -1), np.zeros(rungs - 1)

@@ -30,20 +30,11 @@ _GAS_CONSTANT = unit.MOLAR_GAS_CONSTANT_R.value_in_unit(unit.kilojoule_per_mole 
 
 @dataclass
 class ExchangeState:
-    """Where an exchange is between two rounds: all that the rest of it follows from.
+    """Where an exchange is between two rounds: all that the rest of it follows from."""
 
-    Attributes
-    ----------
-    positions, velocities : np.ndarray, shape (R, N, 3)
-        On each rung, in nm and nm/ps.
-    round : int
-        How many rounds were run.
-    record : ExchangeRecord
-    """
-
-    positions: np.ndarray
+    positions: np.ndarray  # `positions`, `velocities` (R, N, 3): on each rung, in nm and nm/ps.
     velocities: np.ndarray
-    round: int
+    round: int  # How many rounds were run
     record: ExchangeRecord
 
 

@@ -45,38 +45,18 @@ class LeftDensity(SimulationError):
 
 @dataclass(frozen=True)
 class Simulated:
-    """What all replicas have in common.
+    """What all replicas have in common."""
 
-    Attributes
-    ----------
-    system : openmm.System
-        With its density force.
-    fits : tuple of DensityFit
-        Of each rung.
-    ladder : Ladder
-    planarity : PlanarityRestraint, optional
-        Where the System has one.
-    parameters : mapping of str to float
-        What Contexts are set to, such as force constants of restraints.
-    friction, timestep : float
-        Of Langevin's dynamics, in 1/ps and ps.
-    platform : openmm.Platform
-    properties : mapping of str to str
-        Of the platform.
-    threads : int
-        That simulate separate replicas.
-    """
-
-    system: openmm.System
-    fits: tuple[DensityFit, ...]
+    system: openmm.System  # With its density force
+    fits: tuple[DensityFit, ...]  # Of each rung
     ladder: Ladder
-    planarity: PlanarityRestraint | None
-    parameters: Mapping[str, float]
-    friction: float
+    planarity: PlanarityRestraint | None  # Where the System has one
+    parameters: Mapping[str, float]  # What Contexts are set to, such as force constants of restraints
+    friction: float  # `friction`, `timestep` of Langevin's dynamics, in 1/ps and ps.
     timestep: float
     platform: openmm.Platform
-    properties: Mapping[str, str]
-    threads: int
+    properties: Mapping[str, str]  # Of the platform
+    threads: int  # That simulate separate replicas
 
     @property
     def strengths(self) -> np.ndarray:
@@ -127,13 +107,7 @@ class Simulated:
 class Replicas(ABC):
     """The replicas of a ladder, each in the slot of its rung or, where only strengths differ, in any slot.
 
-    Parameters
-    ----------
-    simulated : Simulated
-    positions, velocities : np.ndarray, shape (R, N, 3)
-        Of the rungs, in nm and nm/ps.
-    seed : int
-        Of the noise; not 0.
+    `positions`, `velocities` (R, N, 3) of the rungs, in nm and nm/ps. `seed` of the noise; not 0.
     """
 
     def __init__(
@@ -173,10 +147,7 @@ class Replicas(ABC):
     def settle(self, iterations: int, velocities: np.ndarray, steps: int, part: float) -> None:
         """Minimise each replica on its rung, and begin again with small steps.
 
-        Parameters
-        ----------
-        velocities : np.ndarray, shape (R, N, 3)
-            Of the rungs, in nm/ps, to begin with.
+        `velocities` (R, N, 3) of the rungs, in nm/ps, to begin with.
         """
         self._minimize(iterations)
         self._place(self.positions(), velocities)
@@ -395,11 +366,7 @@ def langevin_of_many_temperatures(
 ) -> openmm.CustomIntegrator:
     """Build the middle scheme of Langevin's dynamics (Zhang et al. 2019) with a temperature (K) for each particle.
 
-    Parameters
-    ----------
-    kelvin : np.ndarray, shape (N,)
-    friction, timestep : float
-        In 1/ps and ps.
+    `kelvin` (N,); `friction`, `timestep` in 1/ps and ps.
     """
     integrator = openmm.CustomIntegrator(timestep)
     integrator.addGlobalVariable("a", math.exp(-friction * timestep))

@@ -37,17 +37,9 @@ _STDIN = 0
 class DirectionProcess:
     """A process that carries out one direction.
 
-    Parameters
-    ----------
-    folder : Path
-        Of the series, whose first volume is fitted.
-    direction : {"up", "down"}
-    threads : int
-    told : callable
-        Called in a thread of its own with each message: ``frame``, ``source``, ``cc``, and ``step``, ``steps`` and ``doing``, or
-        ``finished`` and ``cc_free``.
-    environment : mapping of str to str
-        What differs for it.
+    `folder` of the series, whose first volume is fitted; `direction` {"up", "down"}; `told`: called in a thread of its
+    own with each message: ``frame``, ``source``, ``cc``, and ``step``, ``steps`` and ``doing``, or ``finished`` and
+    ``cc_free``; `environment`: what differs for it.
     """
 
     def __init__(

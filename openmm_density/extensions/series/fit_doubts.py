@@ -12,19 +12,10 @@ from .frames import SeriesFrame
 
 @dataclass(frozen=True)
 class FitDoubt:
-    """A doubt about the fit that was kept of a volume.
+    """A doubt about the fit that was kept of a volume."""
 
-    Attributes
-    ----------
-    frame : int
-        From 1.
-    kind : str
-        One of `openmm_density.fitting.output.doubt.KINDS`.
-    sentence : str
-    """
-
-    frame: int
-    kind: str
+    frame: int  # From 1
+    kind: str  # One of `openmm_density.fitting.output.doubt.KINDS`
     sentence: str
 
 
@@ -39,16 +30,9 @@ def fit_doubts(frames: Sequence[SeriesFrame]) -> list[FitDoubt]:
 
 @dataclass(frozen=True)
 class FitNote:
-    """A note on the fits that were kept of some volumes.
+    """A note on the fits that were kept of some volumes."""
 
-    Attributes
-    ----------
-    frames : tuple of int
-        From 1.
-    sentence : str
-    """
-
-    frames: tuple[int, ...]
+    frames: tuple[int, ...]  # From 1
     sentence: str
 
     def in_words(self, n_frames: int) -> str:

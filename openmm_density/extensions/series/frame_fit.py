@@ -43,22 +43,12 @@ class Interrupted(Exception):
 
 @dataclass(frozen=True)
 class FrameFit:
-    """A finished fit of one volume.
-
-    Attributes
-    ----------
-    step : Step
-    folder : Path
-    summary : dict
-        That of the fit.
-    cc_free : float, optional
-        The correlation with the other map of the volume, where there is one.
-    """
+    """A finished fit of one volume."""
 
     step: Step
     folder: Path
-    summary: dict[str, Any]
-    cc_free: float | None = None
+    summary: dict[str, Any]  # That of the fit
+    cc_free: float | None = None  # The correlation with the other map of the volume, where there is one
 
     @property
     def cc(self) -> float:
@@ -118,16 +108,7 @@ def correlation(settings: Settings, density_map: DensityMap, model_path: Path) -
 class FrameFits:
     """The fits of a series, carried out one after the other.
 
-    Parameters
-    ----------
-    settings : Settings
-    start : SeriesStart
-    folder : Path
-        Of the series.
-    threads : int, optional
-        Of each.
-    told : callable, optional
-        See `Told`.
+    `folder` of the series; `threads` of each; `told`: see `Told`.
     """
 
     def __init__(

@@ -281,10 +281,7 @@ def steps_figure(
 ) -> dict[str, Any]:
     """Return how far it is from each model to the next, and how much the volumes change there.
 
-    Parameters
-    ----------
-    changes : sequence of float or None
-        1 − the correlation of neighbouring volumes.
+    `changes`: 1 − the correlation of neighbouring volumes.
     """
     later = rows[1:]
     numbers = [row["frame"] for row in later]

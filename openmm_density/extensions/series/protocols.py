@@ -12,12 +12,6 @@ FIRST, NEXT = "standard", "gentle"
 
 
 def protocol_of(named: Protocol | str, resolution: float, search: str | None) -> Protocol:
-    """Return a protocol by its name, with the searches that are asked for.
-
-    Parameters
-    ----------
-    resolution : float
-        Å.
-    """
+    """Return a protocol by its name, with the searches that are asked for. `resolution` in Å."""
     protocol = named if isinstance(named, Protocol) else find_protocol(named, resolution)
     return protocol if search is None else replace(protocol, search=search)

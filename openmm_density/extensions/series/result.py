@@ -213,15 +213,7 @@ FAR_BELOW = 0.1
 def doubts_about(
     frames: Sequence[SeriesFrame], path: SeriesPath, traces: np.ndarray, trace: Trace, resolution: float
 ) -> list[str]:
-    """Return a sentence on each thing that speaks against the path.
-
-    Parameters
-    ----------
-    traces : np.ndarray, shape (F, R, 3)
-        Å.
-    resolution : float
-        Å.
-    """
+    """Return a sentence on each thing that speaks against the path. `traces` (F, R, 3) in Å; `resolution` in Å."""
     return [
         *(_jump(number, frames, path, traces, trace) for number in path.jumps),
         *(_unfollowed(number, frames, path) for number in path.volume_jumps if number not in path.jumps),
@@ -306,21 +298,11 @@ _MOST_RESIDUES = 12
 
 @dataclass(frozen=True)
 class Trace:
-    """One atom of each residue of the polymers.
+    """One atom of each residue of the polymers."""
 
-    Attributes
-    ----------
-    atoms : np.ndarray of int, shape (R,)
-        Cα or C1'.
-    labels : tuple of (str, str)
-        The chain and the number of each residue.
-    chains : tuple of np.ndarray of int
-        The residues of each chain, by their places among the R.
-    """
-
-    atoms: np.ndarray
-    labels: tuple[tuple[str, str], ...]
-    chains: tuple[np.ndarray, ...]
+    atoms: np.ndarray  # int (R,), Cα or C1'
+    labels: tuple[tuple[str, str], ...]  # The chain and the number of each residue
+    chains: tuple[np.ndarray, ...]  # int, the residues of each chain, by their places among the R
 
     @classmethod
     def of(cls, topology: app.Topology) -> Trace:
@@ -365,10 +347,7 @@ def steps_between(traces: np.ndarray, superposed: bool = True) -> np.ndarray:
 def jumps_among(steps: np.ndarray, smallest: float = 0.0) -> list[int]:
     """Return which steps are far above the others, by their places.
 
-    Parameters
-    ----------
-    steps : np.ndarray, shape (F − 1,)
-        Of the models in Å, or of the volumes as 1 − CC.
+    `steps` (F − 1,) of the models in Å, or of the volumes as 1 − CC.
     """
     found = []
     for number, step in enumerate(steps):
@@ -381,10 +360,7 @@ def jumps_among(steps: np.ndarray, smallest: float = 0.0) -> list[int]:
 def change_of_volumes(one: DensityMap, other: DensityMap, positions: Sequence[np.ndarray]) -> float | None:
     """Return 1 − the correlation of two volumes around models, whatever their boxes and voxels; None where they do not overlap.
 
-    Parameters
-    ----------
-    positions : sequence of np.ndarray, shape (n, 3)
-        Å; of the atoms around which they are compared.
+    `positions` (n, 3) in Å; of the atoms around which they are compared.
     """
     mask = one.mask_around(np.concatenate(list(positions)), MASK_RADIUS)
     places = np.argwhere(mask)[:, ::-1]
@@ -401,10 +377,7 @@ def change_of_volumes(one: DensityMap, other: DensityMap, positions: Sequence[np
 def moved_most(trace: Trace, one: np.ndarray, other: np.ndarray) -> list[str]:
     """Return the stretches that move by half of the farthest residue's way or more, where the rest is superposed.
 
-    Parameters
-    ----------
-    one, other : np.ndarray, shape (R, 3)
-        Å.
+    `one`, `other` (R, 3) in Å.
     """
     still = np.ones(len(one), dtype=bool)
     # What stays is found in turns: the moving part would pull the superposition along.

@@ -24,39 +24,20 @@ PROTOCOL_FILES = {"first": "first_protocol.toml", "next": "next_protocol.toml"}
 
 @dataclass(frozen=True)
 class Settings:
-    """What a series is asked to do.
+    """What a series is asked to do."""
 
-    Attributes
-    ----------
-    model : str
-        The path of the model that it starts from.
-    maps, free_maps : tuple of str
-        The paths of the volumes in their order, and of another map of each or none.
-    resolution : float
-        Å.
-    protocols : mapping of str to Protocol
-        "first", of the first volume, and "next", of the others.
-    place : str
-        As for `FlexibleFit`, of the first volume.
-    start_at : int, optional
-        The volume that is fitted first, from 1; the one that the model fits best where it is None.
-    columns : tuple of str, optional
-        Of MTZ files.
-    corrections : mapping
-        As `MapCorrections` takes them.
-    fit_options : mapping
-        Further arguments of each `FlexibleFit`, as JSON can hold them.
-    """
-
-    model: str
+    model: str  # The path of the model that it starts from
+    # `maps`, `free_maps`: the paths of the volumes in their order, and of another map of each or none.
     maps: tuple[str, ...]
     free_maps: tuple[str, ...]
-    resolution: float
-    protocols: Mapping[str, Protocol]
-    place: str = "auto"
+    resolution: float  # Å
+    protocols: Mapping[str, Protocol]  # "first", of the first volume, and "next", of the others
+    place: str = "auto"  # As for `FlexibleFit`, of the first volume
+    # The volume that is fitted first, from 1; the one that the model fits best where it is None
     start_at: int | None = None
-    columns: tuple[str, ...] | None = None
-    corrections: Mapping[str, Any] = field(default_factory=dict)
+    columns: tuple[str, ...] | None = None  # Of MTZ files
+    corrections: Mapping[str, Any] = field(default_factory=dict)  # As `MapCorrections` takes them
+    # Further arguments of each `FlexibleFit`, as JSON can hold them
     fit_options: Mapping[str, Any] = field(default_factory=dict)
 
     def read_map(self, frame: int) -> DensityMap:
@@ -70,16 +51,7 @@ class Settings:
     def facts(self, frame: int, corrected: DensityMap) -> VolumeFacts:
         """Return what is compared of a volume, by its number from 1.
 
-        Parameters
-        ----------
-        frame : int
-        corrected : DensityMap
-            The volume.
-
-        Raises
-        ------
-        InputError
-            If its free map cannot test what is fitted into it.
+        `corrected`: the volume. Raises InputError if its free map cannot test what is fitted into it.
         """
         free = self.read_free_map(frame)
         if free is None:
@@ -112,10 +84,7 @@ class Settings:
     def write(self, folder: Path) -> None:
         """Write the settings into the folder of the series.
 
-        Raises
-        ------
-        InputError
-            If the folder is that of a series with other settings, or one of them is no plain value.
+        Raises InputError if the folder is that of a series with other settings, or one of them is no plain value.
         """
         told = self._as_dict()
         path = folder / SETTINGS
@@ -146,20 +115,11 @@ class Settings:
 
 @dataclass(frozen=True)
 class SeriesStart:
-    """Which volume is fitted first, and where in it the model is placed.
+    """Which volume is fitted first, and where in it the model is placed."""
 
-    Attributes
-    ----------
-    frame : int
-        From 1.
-    placement : Placement, optional
-        How the model was moved there as a rigid body, where it was.
-    correlations : list of float
-        Of the rigid model with each volume (CC mask); none where the user named the first one.
-    """
-
-    frame: int
-    placement: Placement | None = None
+    frame: int  # From 1
+    placement: Placement | None = None  # How the model was moved there as a rigid body, where it was
+    # Of the rigid model with each volume (CC mask); none where the user named the first one
     correlations: list[float] = field(default_factory=list)
 
     def write(self, folder: Path) -> None:

@@ -11,20 +11,11 @@ DIRECTIONS = (UP, DOWN)
 
 @dataclass(frozen=True)
 class Step:
-    """One fit of a series.
+    """One fit of a series."""
 
-    Attributes
-    ----------
-    frame : int
-        The volume that is fitted, from 1.
-    source : int, optional
-        The volume whose model it starts from; None where it starts from the user's.
-    course : {"first", "next"}
-        Whether it has the protocol of the first volume or that of the others.
-    """
-
-    frame: int
-    source: int | None = None
+    frame: int  # The volume that is fitted, from 1
+    source: int | None = None  # The volume whose model it starts from; None where it starts from the user's
+    # {"first", "next"}, whether it has the protocol of the first volume or that of the others
     course: str = "next"
 
     @property

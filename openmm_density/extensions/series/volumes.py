@@ -76,36 +76,18 @@ def _natural_key(path: Path) -> list[tuple[int, int | str]]:
 
 @dataclass(frozen=True)
 class VolumeFacts:
-    """What is compared of a volume.
+    """What is compared of a volume."""
 
-    Attributes
-    ----------
-    size : tuple of int
-        Voxels along x, y and z.
-    voxel_size : tuple of float
-        Å.
-    sd : float
-        The standard deviation of its values.
-    doubt : str, optional
-        What speaks against its free map.
-    """
-
-    size: tuple[int, ...]
-    voxel_size: tuple[float, ...]
-    sd: float
-    doubt: str | None = None
+    size: tuple[int, ...]  # Voxels along x, y and z
+    voxel_size: tuple[float, ...]  # Å
+    sd: float  # The standard deviation of its values
+    doubt: str | None = None  # What speaks against its free map
 
     @classmethod
     def of(
         cls, density_map: DensityMap, free_map: DensityMap | None = None, resolution: float = np.inf
     ) -> VolumeFacts:
-        """Return those of a map.
-
-        Parameters
-        ----------
-        resolution : float
-            Of the map, in Å; it is needed with a free map.
-        """
+        """Return those of a map. `resolution` of the map, in Å; it is needed with a free map."""
         voxels = tuple(round(float(each), 4) for each in density_map.voxel_size)
         sd = float(density_map.data.std(dtype=np.float64))
         doubt = None if free_map is None else check_free_map(free_map, density_map, resolution)

@@ -296,13 +296,7 @@ def _check_room(
 
 
 def clashes_with_copies(topology: app.Topology, positions: np.ndarray, operators: SymmetryOperators) -> int:
-    """Return how many heavy atoms of a unit are within 2.2 Å of a copy of it.
-
-    Parameters
-    ----------
-    positions : np.ndarray, shape (N, 3)
-        Å.
-    """
+    """Return how many heavy atoms of a unit are within 2.2 Å of a copy of it. `positions` (N, 3) in Å."""
     heavy = np.array([not is_hydrogen(atom) for atom in topology.atoms()])
     own = positions[heavy]
     copies = operators.expanded(own)[1:].reshape(-1, 3)

@@ -90,10 +90,7 @@ def about(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return operators that are given about the origin about another place.
 
-    Parameters
-    ----------
-    centre : np.ndarray, shape (3,)
-        Å; where they meet, or a point on the only one.
+    `centre` (3,) in Å; where they meet, or a point on the only one.
     """
     turned = frame @ rotations @ frame.T
     return turned, centre + translations @ frame.T - turned @ centre

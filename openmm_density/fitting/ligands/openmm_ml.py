@@ -42,21 +42,12 @@ def check_name(ligand_forcefield: str) -> None:
 
 @dataclass(frozen=True, eq=False)
 class OpenMMMLEnergy:
-    """A ligand's energy by OpenMM-ML, as `openmm_density.models.prepare` takes it among its ``ligand_potentials``.
+    """A ligand's energy by OpenMM-ML, as `openmm_density.models.prepare` takes it among its ``ligand_potentials``."""
 
-    Parameters
-    ----------
-    ligand : Ligand
-        Its ``positions`` are those of the conformer at rest.
-    charges : np.ndarray, shape (n,)
-        Of the atoms, for the Coulomb interaction with what is around it, in elementary charges.
-    name : str
-        That OpenMM-ML knows the potential by, as in ``ani2x``.
-    """
-
-    ligand: Ligand
+    ligand: Ligand  # Its ``positions`` are those of the conformer at rest
+    # (n,), of the atoms, for the Coulomb interaction with what is around it, in elementary charges
     charges: np.ndarray
-    name: str
+    name: str  # That OpenMM-ML knows the potential by, as in ``ani2x``
     path = None
     bound = LARGEST_BOUND
 

@@ -39,30 +39,14 @@ Say = Callable[[int, int, str], None]
 
 @dataclass(frozen=True)
 class LigandSources:
-    """What a user says of ligands that get a potential.
+    """What a user says of ligands that get a potential."""
 
-    Attributes
-    ----------
-    smiles : mapping of str to str
-        By residue name.
-    dictionaries : path or sequence of paths
-        Which hold SMILES of others.
-    files : path or sequence of paths
-        Potentials that were made before.
-    threads : int, optional
-        Of a distillation.
-    solvent : str
-        Of the fit.
-    ligand_forcefield : str
-        What gives the potentials: ``xtb``, or one of OpenMM-ML.
-    """
-
-    smiles: Mapping[str, str] = field(default_factory=dict)
-    dictionaries: Paths = ()
-    files: Paths = ()
-    threads: int | None = None
-    solvent: str = "none"
-    ligand_forcefield: str = XTB
+    smiles: Mapping[str, str] = field(default_factory=dict)  # By residue name
+    dictionaries: Paths = ()  # Which hold SMILES of others
+    files: Paths = ()  # Potentials that were made before
+    threads: int | None = None  # Of a distillation
+    solvent: str = "none"  # Of the fit
+    ligand_forcefield: str = XTB  # What gives the potentials: ``xtb``, or one of OpenMM-ML
 
 
 @dataclass(frozen=True)
@@ -83,19 +67,8 @@ def find_potentials(
 ) -> FoundPotentials:
     """Return potentials for the free ligands of a model that its force field does not know; distil those that there are not.
 
-    Parameters
-    ----------
-    model : Model
-    forcefield : ForceField
-    sources : LigandSources
-    say : callable, optional
-        See `Say`.
-
-    Raises
-    ------
-    InputError
-        If no ligand can have a potential, a file is of none of them, a SMILES is not that of its ligand, or one cannot be
-        distilled.
+    `say`: see `Say`. Raises InputError if no ligand can have a potential, a file is of none of them, a SMILES is not
+    that of its ligand, or one cannot be distilled.
     """
     by_openmm_ml = sources.ligand_forcefield.startswith(OPENMM_ML)
     if by_openmm_ml:

@@ -25,43 +25,22 @@ HELD_STEPS = 1000
 
 @dataclass(frozen=True)
 class WatchedLigand:
-    """What is known of a ligand at a step of a fit; kept in saved states.
+    """What is known of a ligand at a step of a fit; kept in saved states."""
 
-    Attributes
-    ----------
-    label : str
-        As in ``A LIG 501``.
-    path, sha256 : str
-        Of the file of its potential.
-    known : list of list of float
-        Its atoms' positions in nm, in the potential's order, when its potential last knew them; empty where it never did.
-    disagreement : float
-        Of the committee now, in kcal/mol/Å.
-    worst : float
-        The largest so far, from the first step on.
-    unknown : int
-        How often its potential did not know it when it was looked at.
-    looks : int
-        How often it was looked at.
-    held_until : int
-        The step at which it is held no longer, if it is known then; -1 while it is not held.
-    held_times : int
-        How often it came to be held.
-    first_unknown : int, optional
-        The step at which it left what its potential knows.
-    """
-
-    label: str
-    path: str
+    label: str  # As in ``A LIG 501``
+    path: str  # `path`, `sha256` of the file of its potential.
     sha256: str
+    # Its atoms' positions in nm, in the potential's order, when its potential last knew them; empty where it never
+    # did
     known: list[list[float]]
-    disagreement: float = 0.0
-    worst: float = 0.0
-    unknown: int = 0
-    looks: int = 0
+    disagreement: float = 0.0  # Of the committee now, in kcal/mol/Å
+    worst: float = 0.0  # The largest so far, from the first step on
+    unknown: int = 0  # How often its potential did not know it when it was looked at
+    looks: int = 0  # How often it was looked at
+    # The step at which it is held no longer, if it is known then; -1 while it is not held
     held_until: int = -1
-    held_times: int = 0
-    first_unknown: int | None = None
+    held_times: int = 0  # How often it came to be held
+    first_unknown: int | None = None  # The step at which it left what its potential knows
 
     @property
     def is_held(self) -> bool:
@@ -77,12 +56,7 @@ class LigandWatch:
     potential, and the potential itself does not act. After `HELD_STEPS` steps it does again. A ligand that is not known from the
     start has its bonds and angles held as they are in the relaxed molecule, so that it comes to be known.
 
-    Parameters
-    ----------
-    placed : sequence of PlacedPotential
-        Of a model, or of all its copies in a System in their order.
-    masses : np.ndarray, shape (N,)
-        In Da.
+    `placed` of a model, or of all its copies in a System in their order; `masses` (N,) in Da.
     """
 
     def __init__(self, placed: Sequence[PlacedPotential], masses: np.ndarray) -> None:
@@ -92,10 +66,7 @@ class LigandWatch:
     def begun(self, positions: np.ndarray) -> list[dict[str, Any]]:
         """Return what is known of ligands at the start, as a state keeps it: those that are unknown are held to the next look.
 
-        Parameters
-        ----------
-        positions : np.ndarray, shape (N, 3)
-            In nm.
+        `positions` (N, 3) in nm.
         """
         return [asdict(_new(placed, positions[placed.atoms])) for placed in self.placed]
 
@@ -104,20 +75,8 @@ class LigandWatch:
     ) -> list[dict[str, Any]]:
         """Look at the ligands in a Context; hold those that their potentials do not know, and release those held long enough.
 
-        Parameters
-        ----------
-        context : openmm.Context
-        states : sequence of dict
-            What was known of them before, which stays as it is.
-        step : int
-            Of the fit.
-        holds : bool
-            Whether those that are unknown are held, or only counted.
-
-        Returns
-        -------
-        list of dict
-            What is known of them now.
+        `states`: what was known of them before, which stays as it is; `step` of the fit; `holds`: whether those that
+        are unknown are held, or only counted. Returns what is known of them now.
         """
         if not self.placed:
             return []

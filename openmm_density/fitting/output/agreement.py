@@ -25,17 +25,11 @@ _NAMES = {"CA": "Cα", "P": "P", "C1'": "C1′"}
 
 @dataclass(frozen=True)
 class Matched:
-    """What of a model the distance to a reference is of.
+    """What of a model the distance to a reference is of."""
 
-    Attributes
-    ----------
-    atoms : list of str
-        The names of the atoms that stand for residues: ``CA``, and of nucleotides ``P``, or ``C1'`` where one has no P.
-    matched, residues : int
-        Residues that the reference has as well, and all that have such an atom.
-    """
-
+    # The names of the atoms that stand for residues: ``CA``, and of nucleotides ``P``, or ``C1'`` where one has no P
     atoms: list[str]
+    # `matched`, `residues`: residues that the reference has as well, and all that have such an atom.
     matched: int
     residues: int
 
@@ -48,40 +42,23 @@ class Matched:
 
 @dataclass(frozen=True)
 class ModelAgreement:
-    """How well the atoms that were given agree with the map before and after a fit, and those of the reference.
+    """How well the atoms that were given agree with the map before and after a fit, and those of the reference."""
 
-    Attributes
-    ----------
-    overall : dict
-        ``q_score``, ``fsc``, ``fsc_resolution`` and ``fsc_falls`` of `openmm_density.validation.model_report.map_report`, each
-        with the endings ``_initial``, ``_final`` and ``_reference``; None without a reference.
-    residues : list of dict
-        From `openmm_density.validation.model_report.residue_changes`, beside those that stand for them in the reference, and with
-        what `openmm_density.fitting.rebuilding.changes.mark_rebuilt` adds.
-    stretches : list of DoubtfulStretch
-        Where the model is not to be believed, the worst first.
-    matched : Matched, optional
-        What the distance to the reference is of, where there is one.
-    """
-
+    # ``q_score``, ``fsc``, ``fsc_resolution`` and ``fsc_falls`` of
+    # `openmm_density.validation.model_report.map_report`, each with the endings ``_initial``, ``_final`` and
+    # ``_reference``; None without a reference
     overall: dict[str, Any]
+    # From `openmm_density.validation.model_report.residue_changes`, beside those that stand for them in the
+    # reference, and with what `openmm_density.fitting.rebuilding.changes.mark_rebuilt` adds
     residues: list[dict[str, Any]]
-    stretches: list[DoubtfulStretch]
-    matched: Matched | None = None
+    stretches: list[DoubtfulStretch]  # Where the model is not to be believed, the worst first
+    matched: Matched | None = None  # What the distance to the reference is of, where there is one
 
 
 def model_agreement(fit: FlexibleFit, result: FitResult) -> ModelAgreement:
     """Assess the models of a fit: each residue before and after, and where it is to be doubted.
 
-    Parameters
-    ----------
-    fit : FlexibleFit
-    result : FitResult
-
-    Raises
-    ------
-    InputError
-        If a residue has no number.
+    Raises InputError if a residue has no number.
     """
     reports = {stage: report.result() for stage, report in _map_reports(fit, result).items()}
     model, reference = result.prepared.model, fit.reference
@@ -154,10 +131,7 @@ def residues_beside(
 ) -> list[dict[str, Any]]:
     """Return the residues before and after side by side, and beside those that stand for them in the reference.
 
-    Parameters
-    ----------
-    final : np.ndarray, shape (N, 3)
-        Where its atoms are after, in Å.
+    `final` (N, 3): where its atoms are after, in Å.
     """
     if reference is None or pairs is None:
         return residue_changes(reports["initial"], reports["final"])

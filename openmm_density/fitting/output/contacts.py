@@ -21,13 +21,10 @@ SAME_CELL = 0.02
 def contact_report(fit: FlexibleFit, result: FitResult) -> dict[str, Any]:
     """Return what ``summary.json`` holds of such contacts.
 
-    Returns
-    -------
-    dict
-        ``mate_contacts_initial``, ``_relaxed`` and ``_final``: the number of clashes with copies of the model in the crystal,
-        None where the map is not that of its crystal, and the fit had no operators of an assembly; ``worse_mate_contacts``: those
-        that are new or clearly nearer; ``mates_fitted``: whether the fit had operators, and so saw the copies;
-        ``short_contacts``: pairs of atoms that are as near as a bond, but are not bonded.
+    Returns ``mate_contacts_initial``, ``_relaxed`` and ``_final``: the number of clashes with copies of the model in
+    the crystal, None where the map is not that of its crystal, and the fit had no operators of an assembly;
+    ``worse_mate_contacts``: those that are new or clearly nearer; ``mates_fitted``: whether the fit had operators, and
+    so saw the copies; ``short_contacts``: pairs of atoms that are as near as a bond, but are not bonded.
     """
     prepared = result.prepared
     stages = {

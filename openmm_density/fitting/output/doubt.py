@@ -14,18 +14,10 @@ from ..installed_extensions import extensions
 
 @dataclass(frozen=True)
 class Place:
-    """Where in a model something is doubted.
+    """Where in a model something is doubted."""
 
-    Attributes
-    ----------
-    label : str
-        What a list calls it, as in ``A 134-138`` or ``A LYS 45 CA - A GLY 46 N``.
-    members : tuple of str
-        Its residues, as in ``A HIS 57B``, or atoms of them, as in ``A HIS 57B CA``.
-    """
-
-    label: str
-    members: tuple[str, ...]
+    label: str  # What a list calls it, as in ``A 134-138`` or ``A LYS 45 CA - A GLY 46 N``
+    members: tuple[str, ...]  # Its residues, as in ``A HIS 57B``, or atoms of them, as in ``A HIS 57B CA``
 
     @classmethod
     def of(cls, label: str) -> Place:
@@ -95,17 +87,10 @@ def located(
 ) -> list[dict[str, Any]]:
     """Return what ``summary.json`` holds of doubts as ``located_doubts``.
 
-    Parameters
-    ----------
-    centres : np.ndarray, shape (n, 3)
-        The centre of each of them in the fitted model, in Å.
-
-    Returns
-    -------
-    list of dict
-        For each doubt its ``kind``, ``sentence`` and ``places``; of each of these its ``label``, ``residues`` (their numbers,
-        from 0, in the summary's list) and ``centre`` (Å, in the frame of ``fitted.*``). A place whose residues are not in the
-        list, such as one in the solvent, is left out.
+    `centres` (n, 3): the centre of each of them in the fitted model, in Å. Returns for each doubt its ``kind``,
+    ``sentence`` and ``places``; of each of these its ``label``, ``residues`` (their numbers, from 0, in the summary's
+    list) and ``centre`` (Å, in the frame of ``fitted.*``). A place whose residues are not in the list, such as one in
+    the solvent, is left out.
     """
     rows: dict[str, int] = {}
     for number, row in enumerate(residues):

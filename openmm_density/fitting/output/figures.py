@@ -24,18 +24,11 @@ GEOMETRY = (
 
 @dataclass(frozen=True)
 class FigureTable:
-    """A table of figures.
+    """A table of figures."""
 
-    Attributes
-    ----------
-    headings : list of str
-        Of the columns of figures.
-    agreement, geometry : list of (str, list of str)
-        Rows: what each is, and its figures as text, empty where there is none. Those of the agreement with the map, and with the
-        reference, come first.
-    """
-
-    headings: list[str]
+    headings: list[str]  # Of the columns of figures
+    # `agreement`, `geometry`: rows: what each is, and its figures as text, empty where there is none. Those of the
+    # agreement with the map, and with the reference, come first.
     agreement: list[tuple[str, list[str]]] = field(default_factory=list)
     geometry: list[tuple[str, list[str]]] = field(default_factory=list)
 

@@ -24,16 +24,8 @@ if TYPE_CHECKING:
 class Pictures:
     """The pictures of a fit, which are drawn beside it where it has processes.
 
-    Parameters
-    ----------
-    folder : Path
-    fit : FlexibleFit
-    result : FitResult
-        Whose final model is shown.
-    agreement : ModelAgreement
-        Of the same.
-    stop : StopRequest or Deadline, optional
-        Where it comes, those that are not drawn yet are left out.
+    `result`: whose final model is shown; `agreement` of the same; `stop`: where it comes, those that are not drawn yet
+    are left out.
     """
 
     def __init__(

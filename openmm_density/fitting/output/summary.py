@@ -103,11 +103,8 @@ def kept_and_simulated(
 ) -> dict[str, Any]:
     """Return what ``summary.json`` says of which model was kept.
 
-    Returns
-    -------
-    dict
-        ``kept`` ("before" or "after"); and where that is "before", ``kept_because``, and as ``simulated`` the figures that
-        otherwise end in ``_final``, without this ending, else None.
+    Returns ``kept`` ("before" or "after"); and where that is "before", ``kept_because``, and as ``simulated`` the
+    figures that otherwise end in ``_final``, without this ending, else None.
     """
     kept = {"kept": result.kept, "kept_because": None, "simulated": None}
     if result.simulated is None:
@@ -345,12 +342,10 @@ def _as_json(summary: dict[str, Any]) -> str:
 def ligand_figures(result: FitResult) -> list[dict[str, Any]]:
     """Return for each ligand with a potential of its own what that is, how strained it is by it, and how well it knew it.
 
-    Returns
-    -------
-    list of dict
-        ``residue``, ``smiles``, ``potential``, ``file``, ``sha256``; ``strain_initial`` and ``strain_final``, the energy in
-        kJ/mol above that of the relaxed molecule; ``disagreement_worst`` and ``disagreement_bound`` in kcal/mol/Å, of the
-        students' forces; ``looks``, ``unknown`` (of these), ``first_unknown`` (the step) and ``held_times``.
+    Returns ``residue``, ``smiles``, ``potential``, ``file``, ``sha256``; ``strain_initial`` and ``strain_final``, the
+    energy in kJ/mol above that of the relaxed molecule; ``disagreement_worst`` and ``disagreement_bound`` in
+    kcal/mol/Å, of the students' forces; ``looks``, ``unknown`` (of these), ``first_unknown`` (the step) and
+    ``held_times``.
     """
     figures = []
     watched = {ligand["label"]: ligand for ligand in result.ligands}

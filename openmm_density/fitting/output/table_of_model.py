@@ -37,12 +37,7 @@ def write_table_of_model(
 ) -> dict[str, Any]:
     """Write the table of a model at some positions, and return its figures.
 
-    Parameters
-    ----------
-    positions : np.ndarray, shape (N, 3)
-        Å.
-    resolution : float
-        Å.
+    `positions` (N, 3) in Å; `resolution` in Å.
     """
     with tempfile.TemporaryDirectory() as folder:
         # As it is scored: of a trajectory the last frame.

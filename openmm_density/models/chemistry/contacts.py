@@ -26,18 +26,8 @@ def near_contacts(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Find the pairs of heavy atoms that clash, or are at most so much farther apart.
 
-    Parameters
-    ----------
-    positions : np.ndarray, shape (N, 3)
-        Å.
-    reach : float
-        Å beyond the distance at which a pair clashes.
-
-    Returns
-    -------
-    pairs : np.ndarray of int, shape (P, 2)
-    clash : np.ndarray, shape (P,)
-        The distance in Å below which each pair clashes.
+    `positions` (N, 3) in Å; `reach` in Å beyond the distance at which a pair clashes. Returns `pairs` int (P, 2);
+    `clash` (P,): the distance in Å below which each pair clashes.
     """
     radii, polar = contact_radii(topology)
     counted = [a.element is not None and not is_hydrogen(a) and not is_metal(a) for a in topology.atoms()]
@@ -67,12 +57,7 @@ def contact_radii(topology: app.Topology) -> tuple[np.ndarray, np.ndarray]:
 
 
 def within_bonds(bonds: np.ndarray, pairs: np.ndarray, n_atoms: int, most: int = BONDS_APART) -> np.ndarray:
-    """Return which pairs of atoms are at most so many bonds apart, shape (P,).
-
-    Parameters
-    ----------
-    bonds, pairs : np.ndarray of int, shapes (B, 2) and (P, 2)
-    """
+    """Return which pairs of atoms are at most so many bonds apart, shape (P,). `bonds`, `pairs` int (B, 2)."""
     if not len(pairs):
         return np.zeros(0, dtype=bool)
     both = np.concatenate([bonds, bonds[:, ::-1]])

@@ -98,11 +98,8 @@ def ideal_values(
     Those of one type of atom are the same in proteins, DNA and RNA, so that bonds between these have them too. Angles at the
     atoms of histidine's ring have none: Amber's are 120°, which no five-membered ring can have.
 
-    Parameters
-    ----------
-    bonds : np.ndarray of int, shape (B, 2)
-        All bonds of heavy atoms: those between residues tell what the end of a chain is.
-    angles : np.ndarray of int, shape (A, 3)
+    `bonds` int (B, 2): all bonds of heavy atoms: those between residues tell what the end of a chain is; `angles` int
+    (A, 3).
     """
     known, types = _ideals(), _amber_types(topology, bonds)
     atoms = list(topology.atoms())

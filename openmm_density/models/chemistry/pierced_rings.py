@@ -19,21 +19,11 @@ LARGEST_RING = 8
 
 
 class PiercedRing(NamedTuple):
-    """A ring and a bond that passes through it.
+    """A ring and a bond that passes through it."""
 
-    Attributes
-    ----------
-    ring : tuple of int
-        Its atoms, in order.
-    bond : tuple of int
-        The two atoms of the bond.
-    point : np.ndarray, shape (3,)
-        Where it passes, in Å.
-    """
-
-    ring: tuple[int, ...]
-    bond: tuple[int, int]
-    point: np.ndarray
+    ring: tuple[int, ...]  # Its atoms, in order
+    bond: tuple[int, int]  # The two atoms of the bond
+    point: np.ndarray  # (3,), where it passes, in Å
 
     def described(self, topology: app.Topology) -> str:
         """Name both as in ``A PHE 5 (by A LEU 9 CB - A LEU 9 CG)``."""
@@ -61,10 +51,7 @@ def pierced_rings(topology: app.Topology, positions: np.ndarray) -> list[Pierced
 
     A ring is the fan of triangles between its bonds and its centroid.
 
-    Parameters
-    ----------
-    positions : np.ndarray, shape (N, 3)
-        Å.
+    `positions` (N, 3) in Å.
     """
     rings = rings_of(topology)
     bonds = bonded_pairs(topology)

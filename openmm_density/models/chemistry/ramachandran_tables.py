@@ -25,33 +25,21 @@ CENTRES = np.arange(-180.0 + CELL / 2, 180.0, CELL)
 
 
 class BackboneTorsions(NamedTuple):
-    """The residues of a model that have both φ and ψ.
+    """The residues of a model that have both φ and ψ."""
 
-    Attributes
-    ----------
-    residues : np.ndarray of int, shape (R,)
-        Their indices.
-    atoms : np.ndarray of int, shape (R, 5)
-        C of the residue before, N, CA, C, and N of the residue behind: φ is that of the first four, ψ of the last four.
-    plots : np.ndarray of str, shape (R,)
-        The name of the plot of each, one of `ALLOWED`.
-    handedness : np.ndarray, shape (R,)
-        −1 for D-amino acids, whose plot is inverted, else 1.
-    """
-
-    residues: np.ndarray
+    residues: np.ndarray  # int (R,), their indices
+    # int (R, 5), C of the residue before, N, CA, C, and N of the residue behind: φ is that of the first four, ψ of
+    # the last four
     atoms: np.ndarray
-    plots: np.ndarray
-    handedness: np.ndarray
+    plots: np.ndarray  # (R,), the name of the plot of each, one of `ALLOWED`
+    handedness: np.ndarray  # (R,), −1 for D-amino acids, whose plot is inverted, else 1
 
 
 def backbone_torsions(topology: app.Topology, positions: np.ndarray) -> BackboneTorsions:
     """Find the residues with φ and ψ, by the bonds to their neighbours.
 
-    Parameters
-    ----------
-    positions : np.ndarray, shape (N, 3)
-        They tell L-amino acids from D ones, whose name may be that of the L one; where Cα is flat, or without Cβ, the name does.
+    `positions` (N, 3): they tell L-amino acids from D ones, whose name may be that of the L one; where Cα is flat, or
+    without Cβ, the name does.
     """
     is_d = d_amino_acids(topology, positions)
     names = atoms_by_name(topology)

@@ -23,13 +23,7 @@ _KILOJOULES_PER_KILOCALORIE = 4.184
 
 
 def secondary_structure_torsions(topology: app.Topology, positions: np.ndarray) -> np.ndarray:
-    """Return the atoms of φ and ψ of every residue in a helix or strand (DSSP).
-
-    Parameters
-    ----------
-    positions : np.ndarray, shape (N, 3)
-        Å.
-    """
+    """Return the atoms of φ and ψ of every residue in a helix or strand (DSSP). `positions` (N, 3) in Å."""
     backbone = _Backbone(topology, positions)
     phi, psi = [], []
     for before, behind in backbone.bonds:
@@ -45,10 +39,7 @@ def secondary_structure_torsions(topology: app.Topology, positions: np.ndarray) 
 def backbone_hydrogen_bonds(topology: app.Topology, positions: np.ndarray) -> np.ndarray:
     """Return N and O of every hydrogen bond between the backbones of helices and strands (DSSP).
 
-    Parameters
-    ----------
-    positions : np.ndarray, shape (N, 3)
-        Å.
+    `positions` (N, 3) in Å.
     """
     backbone = _Backbone(topology, positions)
     return np.array(
@@ -64,23 +55,12 @@ def backbone_hydrogen_bonds(topology: app.Topology, positions: np.ndarray) -> np
 
 
 def secondary_structure(topology: app.Topology, positions: np.ndarray) -> list[str]:
-    """Return for each residue "H" in a helix, "E" in a strand, or "C" (DSSP).
-
-    Parameters
-    ----------
-    positions : np.ndarray, shape (N, 3)
-        Å.
-    """
+    """Return for each residue "H" in a helix, "E" in a strand, or "C" (DSSP). `positions` (N, 3) in Å."""
     return _Backbone(topology, positions).codes
 
 
 class HydrogenBonds:
-    """The hydrogen bonds between backbones, by the energy that DSSP takes.
-
-    Parameters
-    ----------
-    topology : openmm.app.Topology
-    """
+    """The hydrogen bonds between backbones, by the energy that DSSP takes."""
 
     def __init__(self, topology: app.Topology) -> None:
         residues = atoms_by_name(topology)
@@ -90,13 +70,7 @@ class HydrogenBonds:
         self._gives = np.array([b.residue.name != "PRO" for _, b in bonds], dtype=bool)
 
     def energy(self, positions: np.ndarray, atoms: np.ndarray) -> float:
-        """Return the energy in kJ/mol of all bonds that some atoms take part in.
-
-        Parameters
-        ----------
-        positions : np.ndarray, shape (N, 3)
-            Å.
-        """
+        """Return the energy in kJ/mol of all bonds that some atoms take part in. `positions` (N, 3) in Å."""
         carbons, oxygens = positions[self._acceptors].transpose(1, 0, 2)
         nitrogens = positions[self._donors]
         away = carbons - oxygens

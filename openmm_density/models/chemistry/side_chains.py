@@ -51,11 +51,7 @@ SYMMETRIC_ENDS = frozenset({"ASP", "GLU", "PHE", "TYR"})
 def side_chain_torsions(topology: app.Topology) -> tuple[np.ndarray, np.ndarray]:
     """Find the torsions about bonds of two tetrahedral atoms in side chains.
 
-    Returns
-    -------
-    torsions : np.ndarray of int, shape (T, 4)
-        Outwards from the backbone (IUPAC's χ1, χ2 …).
-    residues : np.ndarray of int, shape (T,)
+    Returns `torsions` int (T, 4): outwards from the backbone (IUPAC's χ1, χ2 …); `residues` int (T,).
     """
     torsions: list[tuple[int, ...]] = []
     owners: list[int] = []

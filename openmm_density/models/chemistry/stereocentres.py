@@ -39,11 +39,8 @@ def chiral_centres(topology: app.Topology) -> np.ndarray:
 
     Cα of amino acids, Cβ of threonine and isoleucine, and C1', C2' (RNA), C3' and C4' of nucleotides.
 
-    Returns
-    -------
-    np.ndarray of int64, shape (C, 4)
-        Centre and neighbours, in the order in which :func:`torsion_angles` is positive for L-amino acids and
-        D-ribose.
+    Returns int64 (C, 4), centre and neighbours, in the order in which :func:`torsion_angles` is positive for L-amino
+    acids and D-ribose.
     """
     centres = [found for names in atoms_by_name(topology) for found in _centres_of(names)]
     return np.array(centres, dtype=np.int64).reshape(-1, 4)
@@ -86,15 +83,7 @@ def other_centres(topology: app.Topology, positions: np.ndarray) -> np.ndarray:
     tetrahedral if the improper torsion is 20° or more, and no oxygen without another neighbour is as near as a double bond
     has it.
 
-    Parameters
-    ----------
-    positions : np.ndarray, shape (N, 3)
-        Å.
-
-    Returns
-    -------
-    np.ndarray of int64, shape (C, 4)
-        Centre and three of its neighbours.
+    `positions` (N, 3) in Å. Returns int64 (C, 4), centre and three of its neighbours.
     """
     ligands = _Ligands(topology)
     certain, likely = [], []

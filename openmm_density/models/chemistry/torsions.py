@@ -11,15 +11,7 @@ from .backbone import atoms_by_name, peptide_bonds
 def torsion_angles(positions: np.ndarray, torsions: np.ndarray) -> np.ndarray:
     """Return torsion angles with OpenMM's (IUPAC's) sign.
 
-    Parameters
-    ----------
-    positions : np.ndarray, shape (N, 3)
-    torsions : np.ndarray of int, shape (T, 4)
-
-    Returns
-    -------
-    np.ndarray, shape (T,)
-        Radians in (-π, π].
+    `positions` (N, 3); `torsions` int (T, 4). Returns (T,), radians in (-π, π].
     """
     a, b, c, d = (positions[torsions[:, k]] for k in range(4))
     axis = c - b
@@ -32,12 +24,7 @@ def torsion_angles(positions: np.ndarray, torsions: np.ndarray) -> np.ndarray:
 
 
 def peptide_torsions(topology: app.Topology) -> np.ndarray:
-    """Return the atoms Cα, C, N, Cα of every peptide bond (CH3 in place of a cap's Cα).
-
-    Returns
-    -------
-    np.ndarray of int64, shape (P, 4)
-    """
+    """Return the atoms Cα, C, N, Cα of every peptide bond (CH3 in place of a cap's Cα), int64 (P, 4)."""
     residues = atoms_by_name(topology)
     torsions = []
     for before, behind in peptide_bonds(topology, residues):

@@ -21,46 +21,25 @@ _OF_PLACE = (
 
 @dataclass(frozen=True)
 class CifAtom:
-    """An atom to be written in a row of ``_atom_site``.
+    """An atom to be written in a row of ``_atom_site``."""
 
-    Attributes
-    ----------
-    row : int
-        The row of the file, from 1, that it is, or, of an atom that was built, that of another atom of its residue.
-    is_built : bool
-        Whether the file does not have it.
-    name, residue_name, element, altloc : str
-        As they are written.
-    position : np.ndarray, shape (3,)
-        Å.
-    b_factor, occupancy : float
-        Å² and a fraction.
-    """
-
+    # The row of the file, from 1, that it is, or, of an atom that was built, that of another atom of its residue
     row: int
-    is_built: bool
-    name: str
+    is_built: bool  # Whether the file does not have it
+    name: str  # `name`, `residue_name`, `element`, `altloc` as they are written.
     residue_name: str
     element: str
     altloc: str
-    position: np.ndarray
-    b_factor: float
+    position: np.ndarray  # (3,), Å
+    b_factor: float  # `b_factor`, `occupancy` in Å² and a fraction.
     occupancy: float
 
 
 class AtomTable:
     """The ``_atom_site`` loop of a block, whose atoms are replaced.
 
-    Parameters
-    ----------
-    block : gemmi.cif.Block
-
-    Attributes
-    ----------
-    columns : dict of str to list of str
-        The values as they are written in the file, by names without the category.
-    places : np.ndarray, shape (R, 3)
-        Of the rows of the file, in Å.
+    Attributes: `columns`: the values as they are written in the file, by names without the category; `places` (R, 3) of
+    the rows of the file, in Å.
     """
 
     def __init__(self, block: gemmi.cif.Block) -> None:

@@ -59,10 +59,7 @@ def _plain(value: str) -> str:
 class AtomNames:
     """How the rows of ``_atom_site`` call their atoms: by chain, number, insertion code, name and label.
 
-    Parameters
-    ----------
-    columns : mapping of str to list of str
-        Of ``_atom_site``.
+    `columns` of ``_atom_site``.
     """
 
     def __init__(self, columns: Mapping[str, list[str]]) -> None:
@@ -129,10 +126,7 @@ def write_bonds(
 ) -> None:
     """Write the lengths of ``_struct_conn`` as they are now, and the links that it does not have.
 
-    Parameters
-    ----------
-    positions : sequence of np.ndarray
-        Of the latter, in Å.
+    `positions` of the latter, in Å.
     """
     table = block.get_mmcif_category(_BONDS, raw=True)
     count = len(next(iter(table.values()), ()))

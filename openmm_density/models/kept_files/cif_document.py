@@ -76,17 +76,10 @@ def kept_document(
     those of their residue. Left out are `stale_categories`, statistics in ``_refine``, anisotropic displacements of atoms that
     moved or have another B factor, further models, and `PLACED_CATEGORIES` if the model was laid elsewhere.
 
-    Parameters
-    ----------
-    header : Header
-        Of an mmCIF file.
-    models : sequence of sequence of CifAtom
-        Of each model its atoms, in the order of the file to be. Where atoms were built or stand in another order, all get new
-        serial numbers.
-    peptides : sequence of gemmi.CisPep
-        Those that are cis now, in the first model.
-    ends : sequence of int, optional
-        The places, in the first model, of the atoms that the header's links tell by number; by default these are the numbers.
+    `header` of an mmCIF file. `models` of each model its atoms, in the order of the file to be. Where atoms were built
+    or stand in another order, all get new serial numbers. `peptides`: those that are cis now, in the first model.
+    `ends`: the places, in the first model, of the atoms that the header's links tell by number; by default these are
+    the numbers.
     """
     document = input_document(header)
     block = atom_block(document)

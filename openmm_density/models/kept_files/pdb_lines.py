@@ -38,21 +38,9 @@ def kept_pdb(
     Left out are `STALE_REMARKS`, anisotropic displacements of atoms that moved or have another B factor, further models, and what
     belongs to another place if the model was laid elsewhere. Bonds and cis peptides that the file does not name are added.
 
-    Parameters
-    ----------
-    metadata : Metadata
-        Of a PDB file.
-    atoms, as_read : sequence of WrittenAtom
-        All atoms, with those of conformers that are not fitted, as they are now, and with the B factors and occupancies that
-        they were read with.
-    header : Header
-    generated : sequence of str
-        Lines of SSBOND, LINK, CISPEP and CRYST1 as they are now.
-
-    Returns
-    -------
-    list of str or None
-        None where the lines of the file cannot be told to be those of the atoms.
+    `metadata` of a PDB file; `atoms`, `as_read`: all atoms, with those of conformers that are not fitted, as they are
+    now, and with the B factors and occupancies that they were read with; `generated`: lines of SSBOND, LINK, CISPEP and
+    CRYST1 as they are now. Returns None where the lines of the file cannot be told to be those of the atoms.
     """
     lines = _first_model(metadata.text.split("\n"))
     places = _atoms_of_lines(lines, as_read)

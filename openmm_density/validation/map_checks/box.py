@@ -32,16 +32,8 @@ LIKE_FACES, DENSE_FACES, EMPTY_MIDDLE = 0.7, 0.02, 0.1
 def check_units(density_map: DensityMap, heavy: np.ndarray) -> None:
     """Raise InputError for a map whose voxels are in nm.
 
-    Parameters
-    ----------
-    density_map : DensityMap
-    heavy : np.ndarray, shape (N, 3)
-        Positions of the non-hydrogen atoms in Å.
-
-    Raises
-    ------
-    InputError
-        If its voxels are too fine for Å, and the map too small for the model, which does not lie in its density either.
+    `heavy` (N, 3): positions of the non-hydrogen atoms in Å. Raises InputError if its voxels are too fine for Å, and
+    the map too small for the model, which does not lie in its density either.
     """
     sizes, side = density_map.voxel_size, widest_side(density_map)
     extent = float(np.ptp(heavy, axis=0).max()) if len(heavy) else 0.0
@@ -59,16 +51,9 @@ def check_units(density_map: DensityMap, heavy: np.ndarray) -> None:
 def check_box(subject: Subject) -> MapChecks:
     """Return whether the model fits once it is moved, or the map is rolled, by half the box.
 
-    Parameters
-    ----------
-    subject : Subject
-
-    Returns
-    -------
-    MapChecks
-        ``half_box`` (the axes along which half a box helps, or None), ``shift`` (the move in Å that helps, or None), ``rolled``
-        (whether the map is, and the molecule cut) and ``cc`` (what the model then has, or None where that is not known). An
-        error for a rolled map.
+    Returns ``half_box`` (the axes along which half a box helps, or None), ``shift`` (the move in Å that helps, or
+    None), ``rolled`` (whether the map is, and the molecule cut) and ``cc`` (what the model then has, or None where that
+    is not known). An error for a rolled map.
     """
     density_map, heavy, cc = subject.density_map, subject.heavy, subject.cc
     nothing = {"half_box": None, "shift": None, "rolled": False, "cc": None}

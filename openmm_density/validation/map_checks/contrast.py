@@ -21,15 +21,8 @@ NEGATIVE_SKEWNESS = -0.7
 def check_contrast(subject: Subject) -> MapChecks:
     """Return whether the molecule is negative in the map.
 
-    Parameters
-    ----------
-    subject : Subject
-
-    Returns
-    -------
-    MapChecks
-        ``skewness`` of the voxels, ``coverage`` of the model by the map and ``coverage_inverted`` by its negative, see
-        `openmm_density.validation.map_checks.coverage`; an error where the contrast is inverted.
+    Returns ``skewness`` of the voxels, ``coverage`` of the model by the map and ``coverage_inverted`` by its negative,
+    see `openmm_density.validation.map_checks.coverage`; an error where the contrast is inverted.
     """
     density_map, heavy, cc = subject.density_map, subject.heavy, subject.cc
     skewness = _skewness(density_map)

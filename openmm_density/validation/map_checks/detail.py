@@ -35,17 +35,10 @@ _MARGIN = 8.0
 def check_detail(subject: Subject) -> MapChecks:
     """Compare the resolution that was given with that of the map.
 
-    Parameters
-    ----------
-    subject : Subject
-
-    Returns
-    -------
-    MapChecks
-        ``spectrum_ends`` (Å, the finest detail that the map holds; None where its spectrum goes on up to the voxels, or falls
-        slowly, as noise or a mask make it) and ``agrees_to`` (Å, to where the map agrees with the model, FSC 0.5, looked for a
-        little beyond what is doubted; None where it does not, or the voxels hold nothing there). A map may be filtered more
-        finely than its resolution: that is not doubted.
+    Returns ``spectrum_ends`` (Å, the finest detail that the map holds; None where its spectrum goes on up to the
+    voxels, or falls slowly, as noise or a mask make it) and ``agrees_to`` (Å, to where the map agrees with the model,
+    FSC 0.5, looked for a little beyond what is doubted; None where it does not, or the voxels hold nothing there). A
+    map may be filtered more finely than its resolution: that is not doubted.
     """
     given = subject.resolution
     ends, agrees = spectrum_end(_piece(subject)), _agrees_to(subject)

@@ -17,18 +17,9 @@ LEAST_CORRELATION, LEAST_GAIN = 0.3, 0.1
 def check_handedness(subject: Subject, places: tuple[RigidPlace, RigidPlace] | None) -> MapChecks:
     """Compare how well the rigid model fits the map and its mirror image.
 
-    Parameters
-    ----------
-    subject : Subject
-    places : tuple of RigidPlace, optional
-        Its best in the map and in the mirror image, see `openmm_density.validation.map_checks.place.best_places`; None where
-        they were not searched for.
-
-    Returns
-    -------
-    MapChecks
-        ``cc`` and ``cc_mirrored``: the model's correlation where it fits best in the map, and in its mirror image; None for the
-        check where it was not made.
+    `places`: its best in the map and in the mirror image, see `openmm_density.validation.map_checks.place.best_places`;
+    None where they were not searched for. Returns ``cc`` and ``cc_mirrored``: the model's correlation where it fits
+    best in the map, and in its mirror image; None for the check where it was not made.
     """
     if places is None:
         return MapChecks({CHECK: None})

@@ -40,39 +40,21 @@ _ROUGH_ITERATIONS = 15
 
 
 class RigidPlace(NamedTuple):
-    """Where a rigid model fits best.
+    """Where a rigid model fits best."""
 
-    Attributes
-    ----------
-    rotation : np.ndarray, shape (3, 3)
-    shift : np.ndarray, shape (3,)
-        In Å: x → rotation · x + shift.
-    cc : float
-        The model's correlation there (CC mask).
-    """
-
-    rotation: np.ndarray
-    shift: np.ndarray
-    cc: float
+    rotation: np.ndarray  # (3, 3)
+    shift: np.ndarray  # (3,), in Å: x → rotation · x + shift
+    cc: float  # The model's correlation there (CC mask)
 
 
 def check_place(subject: Subject, found: RigidPlace | None) -> tuple[MapChecks, Subject]:
     """Return whether the rigid model fits far better elsewhere in the map.
 
-    Parameters
-    ----------
-    subject : Subject
-    found : RigidPlace, optional
-        Its best place in the map, see `best_places`; None where it was not searched for.
-
-    Returns
-    -------
-    checks : MapChecks
-        ``cc`` and ``cc_placed``: the model's correlation where it is and in its best place; ``moved_by``: how far that is, as
-        root mean square over the non-hydrogen atoms, in Å; ``rotation`` (3×3) and ``shift`` (Å): x → rotation · x + shift leads
-        there. None for the check where it was not made.
-    placed : Subject
-        The model in its best place; the same as `subject` where that is hardly better, or was not looked for.
+    `found`: its best place in the map, see `best_places`; None where it was not searched for. Returns `checks`: ``cc``
+    and ``cc_placed``: the model's correlation where it is and in its best place; ``moved_by``: how far that is, as root
+    mean square over the non-hydrogen atoms, in Å; ``rotation`` (3×3) and ``shift`` (Å): x → rotation · x + shift leads
+    there. None for the check where it was not made. `placed`: the model in its best place; the same as `subject` where
+    that is hardly better, or was not looked for.
     """
     if found is None:
         return MapChecks({CHECK: None}), subject
@@ -120,17 +102,8 @@ def _searched_map(subject: Subject) -> DensityMap | None:
 def best_places(subject: Subject, threads: int | None = None) -> tuple[RigidPlace, RigidPlace] | None:
     """Return where the model fits the map best as a rigid body, and where its mirror image; searched for where it fits badly.
 
-    Parameters
-    ----------
-    subject : Subject
-    threads : int, optional
-        All cores by default.
-
-    Returns
-    -------
-    tuple of RigidPlace, or None
-        None where the model fits or is too small, where the map is a crystal's, whose handedness and origin are known, coarser
-        than 8 Å, or too large.
+    `threads`: all cores by default. Returns None where the model fits or is too small, where the map is a crystal's,
+    whose handedness and origin are known, coarser than 8 Å, or too large.
     """
     density_map = _searched_map(subject)
     if density_map is None:

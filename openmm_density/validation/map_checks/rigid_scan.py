@@ -46,24 +46,9 @@ class RigidScan:
     The map is interpolated trilinearly at the atoms, Σ w t(x); the model's own norm, Σ w w′ K(|x − x′|), depends on the scale
     alone. An evaluation so takes a millisecond for thousands of atoms.
 
-    Parameters
-    ----------
-    density_map : DensityMap
-    positions : np.ndarray, shape (N, 3)
-        Of the non-hydrogen atoms, in Å.
-    weights : np.ndarray, shape (N,)
-        Atomic numbers.
-    resolution : float
-        In Å.
-    most_atoms : int
-        Of more, so many evenly taken stand for all.
-    whole_map : bool
-        Whether poses anywhere in the map are to be refined, and not only near the positions.
-
-    Raises
-    ------
-    InputError
-        If the positions do not overlap the map.
+    `positions` (N, 3) of the non-hydrogen atoms, in Å; `weights` (N,): atomic numbers; `resolution` in Å; `most_atoms`
+    of more, so many evenly taken stand for all; `whole_map`: whether poses anywhere in the map are to be refined, and
+    not only near the positions. Raises InputError if the positions do not overlap the map.
     """
 
     def __init__(

@@ -72,12 +72,8 @@ class SearchGrid:
 def search_grid(density_map: DensityMap, centred: np.ndarray, coarse: float) -> tuple[SearchGrid, float]:
     """Return a grid for a search at a resolution, and the resolution that it can hold, in Å.
 
-    Parameters
-    ----------
-    centred : np.ndarray, shape (N, 3)
-        The model's non-hydrogen atoms about their centre, in Å.
-    coarse : float
-        The resolution that is wanted, in Å.
+    `centred` (N, 3): the model's non-hydrogen atoms about their centre, in Å; `coarse`: the resolution that is wanted,
+    in Å.
     """
     corners = np.array(list(np.ndindex(2, 2, 2))) * (density_map.size - 1)
     corners = corners @ density_map.matrix.T + density_map.origin
@@ -98,12 +94,7 @@ def best_of_all(
 ) -> list[list[tuple[Rotation, np.ndarray]]]:
     """Return for each map the best rotations, and with each of them where the model's centre then belongs.
 
-    Parameters
-    ----------
-    centred : np.ndarray, shape (N, 3)
-        The model's non-hydrogen atoms about their centre, in Å.
-    coarse : float
-        The resolution in Å.
+    `centred` (N, 3): the model's non-hydrogen atoms about their centre, in Å; `coarse`: the resolution in Å.
     """
     reach = max(float(np.sqrt((centred**2).sum(axis=1).mean())), coarse)
     # Each of n rotations has a share of 8π²/n of the group's volume, a cube of as many steps as move the atoms so far.

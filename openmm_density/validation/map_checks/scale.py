@@ -39,16 +39,9 @@ LEAST_ATOMS = 100
 def check_scale(subject: Subject) -> MapChecks:
     """Return whether the model fits better at another voxel size, after a small rigid adjustment.
 
-    Parameters
-    ----------
-    subject : Subject
-
-    Returns
-    -------
-    MapChecks
-        ``scale`` (of the model in the map, the best; 1 where the voxel size is right), ``cc`` and ``cc_scaled`` (correlation
-        of the rigid model where it fits best, as it is and scaled; None where the scale is near 1) and ``voxel_size`` (Å,
-        with which the scale would be 1).
+    Returns ``scale`` (of the model in the map, the best; 1 where the voxel size is right), ``cc`` and ``cc_scaled``
+    (correlation of the rigid model where it fits best, as it is and scaled; None where the scale is near 1) and
+    ``voxel_size`` (Å, with which the scale would be 1).
     """
     if subject.is_heavy.sum() < LEAST_ATOMS or subject.cc < HOPELESS:
         return MapChecks({CHECK: None})

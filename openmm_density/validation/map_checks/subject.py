@@ -17,27 +17,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Subject:
-    """A model in a map.
-
-    Parameters
-    ----------
-    density_map : DensityMap
-    topology : openmm.app.Topology
-    positions : np.ndarray, shape (N, 3)
-        In Å.
-    resolution : float
-        In Å.
-    known_cc : float, optional
-        The model's correlation with the map (CC mask), where it is known already.
-    built_correlation : MapCorrelation, optional
-        What correlates such models with the map, where it is built already.
-    """
+    """A model in a map."""
 
     density_map: DensityMap
     topology: Topology
-    positions: np.ndarray
-    resolution: float
-    known_cc: float | None = None
+    positions: np.ndarray  # (N, 3), in Å
+    resolution: float  # In Å
+    known_cc: float | None = None  # The model's correlation with the map (CC mask), where it is known already
+    # What correlates such models with the map, where it is built already
     built_correlation: MapCorrelation | None = None
 
     @cached_property

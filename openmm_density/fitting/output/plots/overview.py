@@ -30,22 +30,12 @@ _BEFORE = "#495057"
 
 @dataclass(frozen=True)
 class View:
-    """A model as the overview shows it.
-
-    Attributes
-    ----------
-    title : str
-    traces : list of np.ndarray, shape (n, 3)
-        The backbone of each chain, in Å.
-    marks : list of (str, np.ndarray)
-        Names, as in ``A 17``, and places of residues to point at.
-    atoms : np.ndarray, shape (m, 3)
-        Its atoms in Å; of a crystal's map only what is near those of a view is shown.
-    """
+    """A model as the overview shows it."""
 
     title: str
-    traces: list[np.ndarray]
-    marks: list[tuple[str, np.ndarray]]
+    traces: list[np.ndarray]  # (n, 3), the backbone of each chain, in Å
+    marks: list[tuple[str, np.ndarray]]  # Names, as in ``A 17``, and places of residues to point at
+    # (m, 3), its atoms in Å; of a crystal's map only what is near those of a view is shown
     atoms: np.ndarray = field(default_factory=lambda: np.empty((0, 3)))
 
 
@@ -73,15 +63,8 @@ def plot_overview(
 
     Of a crystal's map, which is full of solvent and of mates, only the density near the models is shown.
 
-    Parameters
-    ----------
-    path : path
-        A PNG.
-    density_map : DensityMap
-        Shown as its projection.
-    before, after : View
-    reference : sequence of np.ndarray, shape (n, 3)
-        The traces of a reference's chains, in Å, drawn on top.
+    `path`: a PNG; `density_map`: shown as its projection; `reference` (n, 3): the traces of a reference's chains, in Å,
+    drawn on top.
     """
     projection = _project(density_map, (before, after), reference)
     width, height = projection.extent(projection.across), projection.extent(projection.up)

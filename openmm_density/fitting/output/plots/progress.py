@@ -34,22 +34,10 @@ def plot_progress(
 
     The large dots at the end are the minimised model; the small ones are the rows, where there are few.
 
-    Parameters
-    ----------
-    path : path
-        A PNG.
-    rows : sequence of Row
-        The log.
-    stages : sequence of dict
-        Of each stage its ``name`` and how many ``steps`` were done in it.
-    timestep : float, optional
-        In fs; None where it changed on the way.
-    cc_initial : float
-        The correlation of the model as it was read, drawn as a line: the log begins after the minimisation without density.
-    cc_reference : float, optional
-        The reference's own correlation, drawn as a line.
-    rmsd : str
-        What the distance to the reference is called, as in ``Cα RMSD``.
+    `path`: a PNG. `rows`: the log. `stages` of each stage its ``name`` and how many ``steps`` were done in it.
+    `timestep` in fs; None where it changed on the way. `cc_initial`: the correlation of the model as it was read, drawn
+    as a line: the log begins after the minimisation without density. `cc_reference`: the reference's own correlation,
+    drawn as a line. `rmsd`: what the distance to the reference is called, as in ``Cα RMSD``.
     """
     steps = np.array([row.step for row in rows])
     has_rmsd = rows[-1].ca_rmsd is not None

@@ -24,27 +24,13 @@ MEASURES = {"correlation": CORRELATION, "q_score": Q_SCORE}
 
 @dataclass(frozen=True)
 class ResidueRows:
-    """The residues of a fit as its picture shows them.
+    """The residues of a fit as its picture shows them."""
 
-    Attributes
-    ----------
-    rows : sequence of dict
-        From `openmm_density.validation.model_report.residue_changes`.
-    chains : dict of str to list of int
-        The polymers: indices of their rows by the name of the chain.
-    ligands : list of int
-        Indices of the rows of ligands, and of the residues of short chains.
-    stages : list of str
-        Those of `STAGES` that are known.
-    stretches : sequence of DoubtfulStretch
-        What is doubtful.
-    """
-
-    rows: Sequence[dict[str, Any]]
-    chains: dict[str, list[int]]
-    ligands: list[int]
-    stages: list[str]
-    stretches: Sequence[DoubtfulStretch]
+    rows: Sequence[dict[str, Any]]  # From `openmm_density.validation.model_report.residue_changes`
+    chains: dict[str, list[int]]  # The polymers: indices of their rows by the name of the chain
+    ligands: list[int]  # Indices of the rows of ligands, and of the residues of short chains
+    stages: list[str]  # Those of `STAGES` that are known
+    stretches: Sequence[DoubtfulStretch]  # What is doubtful
 
     @classmethod
     def of(cls, rows: Sequence[dict[str, Any]], stretches: Sequence[DoubtfulStretch]) -> ResidueRows:

@@ -31,14 +31,8 @@ def plot_residues(
     Up to six chains are drawn as curves, a chain below the other; more as strips of colour. Ligands and chains of less than
     five residues have a panel of their own.
 
-    Parameters
-    ----------
-    path : path
-        A PNG.
-    residues : sequence of dict
-        From `openmm_density.validation.model_report.residue_changes`; those that are ``rebuilt`` are marked.
-    stretches : sequence of DoubtfulStretch
-        What is doubtful, to be marked.
+    `path`: a PNG. `residues` from `openmm_density.validation.model_report.residue_changes`; those that are ``rebuilt``
+    are marked. `stretches`: what is doubtful, to be marked.
     """
     rows = ResidueRows.of(residues, stretches)
     with matplotlib.rc_context(STYLE):

@@ -16,43 +16,23 @@ from .assembly import shown_copies
 
 @dataclass(frozen=True)
 class FitContents:
-    """What the report of a fit is made from.
+    """What the report of a fit is made from."""
 
-    Attributes
-    ----------
-    folder : Path
-        With the trajectory and the pictures, as far as there are any.
-    summary : mapping
-        As ``summary.json`` has it.
-    models : sequence of ShownModel
-        After, which comes first, before, the reference, and copies by symmetry, as far as they are there.
-    log : sequence of mapping
-        The rows of ``log.csv``, numbers as such.
-    density_map : DensityMap, optional
-        Corrected as for the fit.
-    missing : sequence of str
-        A sentence for each thing that was not found, as where the files of an earlier fit have moved.
-    """
-
-    folder: Path
-    summary: Mapping[str, Any]
+    folder: Path  # With the trajectory and the pictures, as far as there are any
+    summary: Mapping[str, Any]  # As ``summary.json`` has it
+    # After, which comes first, before, the reference, and copies by symmetry, as far as they are there
     models: Sequence[ShownModel]
-    log: Sequence[Mapping[str, Any]]
-    density_map: DensityMap | None = None
+    log: Sequence[Mapping[str, Any]]  # The rows of ``log.csv``, numbers as such
+    density_map: DensityMap | None = None  # Corrected as for the fit
+    # A sentence for each thing that was not found, as where the files of an earlier fit have moved
     missing: Sequence[str] = ()
 
 
 def contents_of(folder: Path, fit: FlexibleFit, result: FitResult, summary: Mapping[str, Any]) -> FitContents:
     """Return what the report of a fit that has just ended is made from.
 
-    Parameters
-    ----------
-    folder : Path
-        Where everything but the report is written already.
-    fit : FlexibleFit
-    result : FitResult
-        With what the simulation made of the model, better or not.
-    summary : mapping
+    `folder`: where everything but the report is written already; `result` with what the simulation made of the model,
+    better or not.
     """
     prepared, reference = result.prepared, fit.reference
     after, before = labels(summary)

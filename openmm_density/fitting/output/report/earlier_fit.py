@@ -74,17 +74,9 @@ def read_contents(
 ) -> FitContents:
     """Read what the report of an earlier fit is made from.
 
-    Parameters
-    ----------
-    folder : Path
-        Of its results.
-    model, density_map, reference : str, optional
-        Where the files that were fitted are now; by default where the summary says, from here or from the folder.
-
-    Raises
-    ------
-    InputError
-        If the folder holds no results, or a file that was given cannot be read.
+    `folder` of its results. `model`, `density_map`, `reference`: where the files that were fitted are now; by default
+    where the summary says, from here or from the folder. Raises InputError if the folder holds no results, or a file
+    that was given cannot be read.
     """
     summary = _read_summary(folder)
     missing: list[str] = []

@@ -43,12 +43,7 @@ _STAGES = {"initial": "before", "final": "after", "reference": "reference"}
 
 
 def fit_page(contents: FitContents) -> Page:
-    """Return the page of a fit.
-
-    Parameters
-    ----------
-    contents : FitContents
-    """
+    """Return the page of a fit."""
     summary = contents.summary
     residues = residue_values(summary["residues"], contents.models)
     doubts = doubts_in(summary)

@@ -22,15 +22,8 @@ def write_for_viewers(
 ) -> list[Path]:
     """Write the scripts of viewers, and of the files that they open those that are not there; return the scripts.
 
-    Parameters
-    ----------
-    folder : Path
-    summary : mapping
-        What its ``summary.json`` holds.
-    models : iterable of ShownModel
-        What is known of the fit: after, before, and the reference.
-    density_map : DensityMap, optional
-        Corrected as for the fit.
+    `summary`: what its ``summary.json`` holds; `models`: what is known of the fit: after, before, and the reference;
+    `density_map`: corrected as for the fit.
     """
     known = {model.key: model for model in models}
     for key, name in (("before", BEFORE), ("reference", REFERENCE)):

@@ -18,57 +18,34 @@ MODELS = {BEFORE: shown_files.BEFORE, FITTED: "fitted", AFTER: "after", REFERENC
 
 @dataclass(frozen=True)
 class ShownModel:
-    """A model of the folder.
+    """A model of the folder."""
 
-    Attributes
-    ----------
-    role : str
-        One of `MODELS`.
-    file : str
-        In the folder.
-    title : str
-        What the viewer calls it.
-    """
-
-    role: str
-    file: str
-    title: str
+    role: str  # One of `MODELS`
+    file: str  # In the folder
+    title: str  # What the viewer calls it
 
 
 @dataclass(frozen=True)
 class Scene:
-    """What is shown of a fit.
+    """What is shown of a fit."""
 
-    Attributes
-    ----------
-    models : tuple of ShownModel
-        Those that are there, in the order of `MODELS`; the fitted one always is.
-    map_file, map_title : str or None
-        The map in the folder; None in that of an earlier version, which has none.
-    level : float or None
-        At which its surface is drawn, in the map's own units, see `openmm_density.validation.density_level.density_level`.
-    doubts : tuple of LocatedDoubt
-    residues : tuple of mapping
-        Those that the doubts are about, each with ``chain``, ``number`` and ``insertion_code``.
-    """
-
-    models: tuple[ShownModel, ...]
+    models: tuple[ShownModel, ...]  # Those that are there, in the order of `MODELS`; the fitted one always is
+    # `map_file`, `map_title`: the map in the folder; None in that of an earlier version, which has none.
     map_file: str | None
     map_title: str
+    # At which its surface is drawn, in the map's own units, see
+    # `openmm_density.validation.density_level.density_level`
     level: float | None
     doubts: tuple[LocatedDoubt, ...]
+    # Those that the doubts are about, each with ``chain``, ``number`` and ``insertion_code``
     residues: tuple[Mapping[str, Any], ...]
 
 
 def read_scene(folder: Path, summary: Mapping[str, Any]) -> Scene:
     """Return what there is to show in the folder of a fit.
 
-    Parameters
-    ----------
-    folder : Path
-        With the models that a fit writes; one of an earlier version has neither the map nor the model before.
-    summary : mapping
-        What its ``summary.json`` holds.
+    `folder` with the models that a fit writes; one of an earlier version has neither the map nor the model before.
+    `summary`: what its ``summary.json`` holds.
     """
     models = []
     for role, name in MODELS.items():

@@ -20,12 +20,7 @@ def write_viewer_scripts(folder: Path, summary: Mapping[str, Any]) -> list[Path]
 
     They name files of the folder only, and without a path, so that it can be moved.
 
-    Parameters
-    ----------
-    folder : Path
-        That of a fit, with its models.
-    summary : mapping
-        What its ``summary.json`` holds.
+    `folder`: that of a fit, with its models; `summary`: what its ``summary.json`` holds.
     """
     scene = read_scene(folder, summary)
     # Not known where nothing was installed; in somebody else's summary it may be anything, and must not end its line of code.

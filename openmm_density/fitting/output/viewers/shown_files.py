@@ -35,13 +35,7 @@ def write_shown_files(folder: Path, fit: FlexibleFit, result: FitResult, stop: S
     (voxel size, handedness, sign), and on grid points that are whole steps from the origin of coordinates: ChimeraX places a map
     by ORIGIN, Coot by NSTART only. Where the grid lies between them it is interpolated by cubic splines.
 
-    Parameters
-    ----------
-    folder : Path
-    fit : FlexibleFit
-    result : FitResult
-    stop : StopRequest or Deadline, optional
-        Where it has come, the map is left out: a large one takes seconds.
+    `stop`: where it has come, the map is left out: a large one takes seconds.
     """
     prepared = result.prepared
     before = prepared.input_positions(result.initial)

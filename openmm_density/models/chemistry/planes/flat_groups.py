@@ -31,18 +31,10 @@ def ordered_pair(first: int, second: int) -> tuple[int, int]:
 class BondGraph:
     """A bonded graph in which to find conjugation.
 
-    Parameters
-    ----------
-    elements : tuple of str
-        Symbols.
-    bonds : dict
-        Pair of indices, smaller first, to order: 1, 1.5 for aromatic, 2, 3; 0 where it is not known.
-    handled : frozenset of int
-        Trigonal atoms whose plane is found elsewhere (the backbone's carbonyl).
-    own : int, optional
-        The first so many atoms are the residue's; the others are neighbours of its neighbours.
-    coordinates : np.ndarray, shape (copies, atoms, 3), optional
-        Å; lengths are medians over the copies.
+    `elements`: symbols. `bonds`: pair of indices, smaller first, to order: 1, 1.5 for aromatic, 2, 3; 0 where it is not
+    known. `handled`: trigonal atoms whose plane is found elsewhere (the backbone's carbonyl). `own`: the first so many
+    atoms are the residue's; the others are neighbours of its neighbours. `coordinates` (copies, atoms, 3) in Å; lengths
+    are medians over the copies.
     """
 
     def __init__(
