@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,6 +16,7 @@ from ..base.wording import counted, listing
 from ..models.chemistry.elements import is_hydrogen
 from ..models.chemistry.pierced_rings import PiercedRing, pierced_rings
 from ..models.clashes import clashing_pairs, nonbonded_exceptions
+from ..models.merging import copied_force
 from ..restraints import make_restraints
 from .descent import descend
 from .interrupts import Stop
@@ -189,7 +189,7 @@ class Relaxation:
             soft.addParticle(self._system.getParticleMass(index))
         for force in self._system.getForces():
             if isinstance(force, _BONDED):
-                soft.addForce(copy.deepcopy(force))
+                soft.addForce(copied_force(force))
         names = {name: {"parameter_name": f"relaxation_{name}"} for name in _RESTRAINTS}
         for restraint in make_restraints(
             _RESTRAINTS, self._topology, given * ANGSTROM_PER_NANOMETER, options=names

@@ -9,11 +9,11 @@ from xml.etree import ElementTree
 
 import numpy as np
 import openmm
-from openmm import unit
 
 from ...base.errors import InputError
 from ...base.units import takes_units
 from .bonded_forces import BONDED
+from .copied_system import add_particles, copied_force
 from .terms import plain
 
 # What holds the terms of a force in its XML; all else are settings, in which merged forces have to agree.
@@ -101,7 +101,7 @@ def merge_systems(
     merged = openmm.System()
     first = np.cumsum([0, *(system.getNumParticles() for system in systems)])
     for system, begin in zip(systems, first.tolist()):
-        _add_particles(merged, system, begin)
+        add_particles(merged, system, begin)
     _add_forces(merged, [read[id(system)] for system in systems], first.tolist(), displacements)
     return MergedSystem(merged, first, displacements)
 
@@ -159,14 +159,6 @@ def _settings(force: openmm.Force) -> tuple[Any, ...]:
     return tuple((each.tag, *each.attrib.items(), each.text, len(each)) for each in root.iter())
 
 
-def _add_particles(merged: openmm.System, system: openmm.System, first: int) -> None:
-    for i in range(system.getNumParticles()):
-        merged.addParticle(system.getParticleMass(i).value_in_unit(unit.dalton))
-    for i in range(system.getNumConstraints()):
-        a, b, distance = system.getConstraintParameters(i)
-        merged.addConstraint(a + first, b + first, distance.value_in_unit(unit.nanometer))
-
-
 def _add_forces(
     merged: openmm.System,
     found: Sequence[Sequence[tuple[Any, openmm.Force, Any]]],
@@ -179,7 +171,7 @@ def _add_forces(
         for key, force, terms in forces_here:
             is_new = key not in forces
             if is_new:
-                forces[key] = openmm.XmlSerializer.clone(force)
+                forces[key] = copied_force(force)
             counts[key] = counts.get(key, 0) + 1
             terms.add_to(forces[key], begin, displacement, is_new)
     for key, force in forces.items():

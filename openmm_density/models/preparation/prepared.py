@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -21,6 +20,7 @@ from ..chemistry.elements import covalent_radius, is_hydrogen, is_metal
 from ..chemistry.ideal_geometry import bond_angles, heavy_bonds
 from ..chemistry.residues import atom_label
 from ..ligand_potentials import PlacedPotential
+from ..merging import copied_system
 from ..structures import Model
 from ..superposition import superposition
 from .bare_ions import discharge
@@ -352,7 +352,7 @@ class Prepared:
         if key not in self._systems:
             self._systems[key] = self._parametrised(arguments)
         # A fit asks for several, and the force field takes tens of seconds for a large model.
-        return copy.deepcopy(self._systems[key])
+        return copied_system(self._systems[key])
 
     def _parametrised(self, arguments: dict[str, Any]) -> openmm.System:
         """Build it."""
