@@ -131,7 +131,8 @@ def test_energy_is_conserved_with_the_density_every_nth_step(fitted, interval):
         totals.append(total.value_in_unit(unit.kilojoule_per_mole))
         density.append(context.getState(energy=True, groups={1}).getPotentialEnergy()._value)
     drift = np.polyfit(np.arange(50) * 0.04, totals, 1)[0] * 10  # per 10 ps
-    assert np.ptp(density) > 100.0
+    # 72 to 165 kJ/mol, and a drift of up to 0.006, in 24 runs; a drift of 0.02 is 4 kJ/mol in 2 ps.
+    assert np.ptp(density) > 30.0
     assert abs(drift) / (8.314e-3 * 300) / system.getNumParticles() < 0.02
 
 
