@@ -38,8 +38,7 @@ PROTOCOLS = [block.text for block in shown("toml") if "entry-points" not in bloc
 FEW_STEPS = ["--steps", "60", "--report-interval", "30"]
 # Shown as "console" alone; their own tests run them on less.
 TAKING_MINUTES = {"distill"}
-# Parts of two domains, which move against each other.
-RESIDUES = 45
+RESIDUES = 24
 
 # One after the other in a fresh process: the first one's imports come as a user's would.
 RUN_SNIPPETS = """
