@@ -53,39 +53,13 @@ STABLE_FRACTION = 0.95
 class FitSystems:
     """The Systems of a fit, and which restraints act in their Contexts.
 
-    Parameters
-    ----------
-    prepared : Prepared
-        The model, with the water around it where there is any.
-    fit_map : FitMap
-    protocol : Protocol
-        Names what its stages hold.
-    cc_initial : float
-        Correlation of the model with the map: tells whether it lies there, and what the map does not show can be restrained.
-    run : RunOptions
-        The platform, and the seed of a barostat.
-    restraint_options : RestraintOptions
-    density_options : mapping
-        Of `DensityFit`.
-
-    Attributes
-    ----------
-    restraints : list of Restraint
-        What some stage of the protocol holds as it was.
-    planarity : PlanarityRestraint, optional
-    density : DensityFit
-        The density force at the resolution of the map.
-    system : openmm.System
-        Force field, restraints, and that density force, in three force groups.
-    notes : list of str
-        A sentence on what is restrained as the map does not show it.
-    force_backend : str
-        The class of the density force.
-
-    Raises
-    ------
-    InputError
-        If restraints, planarity or density cannot be made of what is given.
+    `prepared`: the model, with the water around it where there is any; `protocol`: names what its stages hold;
+    `cc_initial`: correlation of the model with the map: tells whether it lies there, and what the map does not show can
+    be restrained; `run`: the platform, and the seed of a barostat; `density_options` of `DensityFit`. Attributes:
+    `restraints`: what some stage of the protocol holds as it was; `density`: the density force at the resolution of the
+    map; `system`: Force field, restraints, and that density force, in three force groups; `notes`: a sentence on what
+    is restrained as the map does not show it; `force_backend`: the class of the density force. Raises InputError if
+    restraints, planarity or density cannot be made of what is given.
     """
 
     def __init__(
@@ -199,10 +173,7 @@ class FitSystems:
     ) -> tuple[DensityFit, openmm.System]:
         """Return a density force and the System with it, both with copies of some atoms behind them all.
 
-        Parameters
-        ----------
-        positions : np.ndarray, shape (N + K, 3)
-            Å.
+        `positions` (N + K, 3) in Å.
         """
         options = {"constraints": None, "rigidWater": False} if free else {}
         system = self.prepared.system(hydrogen_mass=self._protocol.hydrogen_mass, **options)
@@ -235,10 +206,7 @@ class FitSystems:
 
         Each is built once.
 
-        Parameters
-        ----------
-        resolution : float, optional
-            In Å; a coarser one than the map's blurs the map.
+        `resolution` in Å; a coarser one than the map's blurs the map.
         """
         own = self.density.resolution
         resolution = own if resolution is None else resolution

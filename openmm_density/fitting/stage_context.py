@@ -26,19 +26,8 @@ class StageContext:
     ``pressure``) and which restraints act by `FitSystems`, when it is made; strength (0 at first) and temperature by `apply`;
     what follows the similarity (``adaptive``, ``until_converged``) by `follow`. Searches before a stage are made by `Searches`.
 
-    Parameters
-    ----------
-    engine : Engine
-    state : RunState
-        Of which positions, velocities and box are taken.
-    stage : Stage
-
-    Attributes
-    ----------
-    context : openmm.Context
-    density : DensityFit
-        At the resolution of the stage, with Gaussians as wide as the map shows the model there.
-    stage : Stage
+    `state` of which positions, velocities and box are taken. Attributes: `density` at the resolution of the stage, with
+    Gaussians as wide as the map shows the model there.
     """
 
     def __init__(self, engine: Engine, state: RunState, stage: Stage) -> None:

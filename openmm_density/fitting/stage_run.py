@@ -67,20 +67,11 @@ class StageDriver(Shape):
 
 @dataclass(frozen=True)
 class Watch:
-    """What a run tells of its progress, and listens to.
+    """What a run tells of its progress, and listens to."""
 
-    Attributes
-    ----------
-    progress : callable
-        See `FlexibleFit.run`.
-    stop : StopRequest
-    steps : int
-        Of the whole protocol.
-    """
-
-    progress: Progress
+    progress: Progress  # See `FlexibleFit.run`
     stop: StopRequest
-    steps: int
+    steps: int  # Of the whole protocol
 
     def say(self, state: RunState, doing: str, row: Row | None = None) -> None:
         """Tell where the fit is, what is being done, and the newest row of the log."""
@@ -88,18 +79,7 @@ class Watch:
 
 
 class StageRun:
-    """Run the stages of a protocol in segments, each from a saved state to the next.
-
-    Parameters
-    ----------
-    engine : Engine
-    protocol : Protocol
-    searches : Searches
-    measurements : Measurements
-    trials : FinalTrials
-    options : RunOptions
-    stopwatch : Stopwatch
-    """
+    """Run the stages of a protocol in segments, each from a saved state to the next."""
 
     def __init__(
         self,

@@ -34,13 +34,7 @@ _HARMONIC_TORSION = "k*(theta-theta0)^2"
 
 
 class BondedArrays(NamedTuple):
-    """Bonded terms as `openmm_density.kernels.local_dynamics` has them.
-
-    Attributes
-    ----------
-    bonds, angles, torsions, held : Terms
-    cmap : MapTerms or None
-    """
+    """Bonded terms as `openmm_density.kernels.local_dynamics` has them."""
 
     bonds: Terms
     angles: Terms
@@ -54,14 +48,7 @@ class BondedTerms:
 
     Reading a System term by term takes longer than minimising a few residues: it is read once. What is here can be pickled.
 
-    Parameters
-    ----------
-    system : openmm.System
-
-    Attributes
-    ----------
-    masses : np.ndarray, shape (N,)
-        In dalton.
+    Attributes: `masses` (N,) in dalton.
     """
 
     def __init__(self, system: openmm.System) -> None:
@@ -71,11 +58,7 @@ class BondedTerms:
     def among(self, members: np.ndarray, moves: np.ndarray) -> list[openmm.Force]:
         """Build the forces with the terms among some atoms, of which one or more move, as in a System of these atoms alone.
 
-        Parameters
-        ----------
-        members : np.ndarray of int, shape (M,)
-            The atoms, in their order there.
-        moves : np.ndarray of bool, shape (M,)
+        `members` int (M,): the atoms, in their order there; `moves` bool (M,).
         """
         place = self._places(members)
         return [force.among(place, moves) for force in self._forces]

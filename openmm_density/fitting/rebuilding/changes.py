@@ -15,91 +15,45 @@ _NAMED = 4
 
 @dataclass(frozen=True)
 class RebuiltStretch:
-    """Consecutive residues of a chain that were moved.
-
-    Attributes
-    ----------
-    chain : str
-    first, last : str
-        Their numbers, with insertion codes.
-    rows : list of int
-        Their places in the model that was given, from 0: several chains may have one name.
-    shifted_by : int
-        By how many residues along the chain they were moved; 0 for a loop with another path.
-    gain : float
-        What that is better by, in kJ/mol, with what the evidence is worth.
-    evidence : float
-        By how much the evidence on the register rose, as a natural logarithm; 0 where only the energy was compared.
-    """
+    """Consecutive residues of a chain that were moved."""
 
     chain: str
-    first: str
+    first: str  # `first`, `last`: their numbers, with insertion codes.
     last: str
-    rows: list[int]
-    shifted_by: int
-    gain: float
+    rows: list[int]  # Their places in the model that was given, from 0: several chains may have one name
+    shifted_by: int  # By how many residues along the chain they were moved; 0 for a loop with another path
+    gain: float  # What that is better by, in kJ/mol, with what the evidence is worth
+    # By how much the evidence on the register rose, as a natural logarithm; 0 where only the energy was compared
     evidence: float = 0.0
 
 
 @dataclass(frozen=True)
 class FittedRotamer:
-    """A side chain in another rotamer.
+    """A side chain in another rotamer."""
 
-    Attributes
-    ----------
-    residue : str
-        As in ``A ILE 9``.
-    row : int
-        Its place in the model that was given, from 0.
-    chi_before, chi_after : list of int
-        χ1, χ2 … in degrees.
-    """
-
-    residue: str
-    row: int
-    chi_before: list[int]
+    residue: str  # As in ``A ILE 9``
+    row: int  # Its place in the model that was given, from 0
+    chi_before: list[int]  # `chi_before`, `chi_after`: χ1, χ2 … in degrees.
     chi_after: list[int]
 
 
 @dataclass(frozen=True)
 class FlippedPeptide:
-    """A peptide whose plane was turned over.
+    """A peptide whose plane was turned over."""
 
-    Attributes
-    ----------
-    residue : str
-        That before its bond, as in ``A ILE 9``.
-    row : int
-        Its place in the model that was given, from 0.
-    gain : float
-        What that is better by, in kJ/mol.
-    """
-
-    residue: str
-    row: int
-    gain: float
+    residue: str  # That before its bond, as in ``A ILE 9``
+    row: int  # Its place in the model that was given, from 0
+    gain: float  # What that is better by, in kJ/mol
 
 
 @dataclass
 class Changes:
-    """What a `Rebuilding` has done so far.
+    """What a `Rebuilding` has done so far."""
 
-    Attributes
-    ----------
-    places_tried : int
-        In how many places shifted stretches were tried.
-    stretches : list of RebuiltStretch
-        Those that fit better as they were moved.
-    side_chains : list of FittedRotamer
-    peptides : list of FlippedPeptide
-    places_left : int
-        In how many more places they would have been tried, had the fit had more steps.
-    """
-
-    places_tried: int = 0
-    stretches: list[RebuiltStretch] = field(default_factory=list)
+    places_tried: int = 0  # In how many places shifted stretches were tried
+    stretches: list[RebuiltStretch] = field(default_factory=list)  # Those that fit better as they were moved
     side_chains: list[FittedRotamer] = field(default_factory=list)
-    places_left: int = 0
+    places_left: int = 0  # In how many more places they would have been tried, had the fit had more steps
     peptides: list[FlippedPeptide] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
@@ -115,11 +69,8 @@ def span(chain: str, first: str, last: str) -> str:
 def rebuilt_in_words(rebuilding: Sequence[Mapping[str, Any]]) -> str | None:
     """Return a line on what was rebuilt.
 
-    Returns
-    -------
-    str or None
-        As in ``A 61-72 shifted by +1 (310 kJ/mol), 2 peptides flipped, 14 side chains in other rotamers; 3 searches, 95 s``; None
-        if none was made.
+    Returns as in ``A 61-72 shifted by +1 (310 kJ/mol), 2 peptides flipped, 14 side chains in other rotamers; 3
+    searches, 95 s``; None if none was made.
     """
     rebuilding = [each for each in rebuilding if not _is_left_out(each)]
     if not rebuilding:

@@ -40,16 +40,8 @@ class CompiledDynamics:
 
     Positions are arrays of shape (M, 3) in nm, in any order.
 
-    Parameters
-    ----------
-    terms : LocalTerms
-    order : np.ndarray of int, shape (M,)
-        The place of each atom of the terms, those that move first.
-
-    Raises
-    ------
-    BuildError
-        If the kernel cannot be compiled or loaded.
+    `order` int (M,): the place of each atom of the terms, those that move first. Raises BuildError if the kernel cannot
+    be compiled or loaded.
     """
 
     def __init__(self, terms: LocalTerms, order: np.ndarray) -> None:

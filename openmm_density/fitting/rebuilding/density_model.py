@@ -19,36 +19,23 @@ _OVERLAP_CUTOFF_IN_SIGMA = 7.0
 
 
 class DensityEnergySlopes(NamedTuple):
-    """Derivatives of the density energy k (1 − S) about a model, in kJ/mol.
+    """Derivatives of the density energy k (1 − S) about a model, in kJ/mol."""
 
-    Attributes
-    ----------
-    per_map : float
-        −∂E/∂(∫ t ρ): the energy falls by this for each unit of the integral of the map with the model's density.
-    per_pair : float
-        By how much each pair of atoms of weight 1 at a distance r raises the energy, over exp(−r²/4σ²).
-    """
-
+    # −∂E/∂(∫ t ρ): the energy falls by this for each unit of the integral of the map with the model's density
     per_map: float
+    # By how much each pair of atoms of weight 1 at a distance r raises the energy, over exp(−r²/4σ²)
     per_pair: float
 
 
 class BoxSpline(NamedTuple):
-    """The map blurred by an atom's Gaussian, in a box, as a cubic B-spline.
+    """The map blurred by an atom's Gaussian, in a box, as a cubic B-spline."""
 
-    Attributes
-    ----------
-    coefficients : np.ndarray, shape (nz, ny, nx)
-    to_index, shift : np.ndarray, shapes (3, 3) and (3,)
-        The place of a point **x** in Å among them, by z, y and x, is ``to_index @ x + shift``.
-    low, high : np.ndarray, shape (3,)
-        Places between which the box and the map are.
-    """
-
-    coefficients: np.ndarray
+    coefficients: np.ndarray  # (nz, ny, nx)
+    # `to_index`, `shift` (3, 3): the place of a point **x** in Å among them, by z, y and x, is ``to_index @ x +
+    # shift``.
     to_index: np.ndarray
     shift: np.ndarray
-    low: np.ndarray
+    low: np.ndarray  # `low`, `high` (3,): places between which the box and the map are.
     high: np.ndarray
 
 
@@ -63,27 +50,11 @@ class DensityModel:
     then that of all. Mates are fixed atoms behind the unit's: each pair of an atom with a mate's is counted twice in ∫ ρ², as
     both copies of the pair change with the unit, less what these pairs were at the start.
 
-    Parameters
-    ----------
-    target : DensityMap
-        The map t.
-    weights : np.ndarray, shape (N,)
-        The integral of each atom's density, of either sign; 0 for atoms that are not fitted.
-    sigma : float
-        σ in Å.
-    strength : float
-        k in kJ/mol, of all atoms together.
-    is_fitted : np.ndarray of bool, shape (N,), optional
-        Which atoms are fitted; by default those of which the weight is not 0.
-    n_own : int, optional
-        Atoms that are not symmetry mates', which come first; all by default.
-    n_copies : int
-        Of the unit in the map.
-
-    Attributes
-    ----------
-    target, weights, sigma, strength, is_fitted, n_own
-        As given.
+    `target`: the map t. `weights` (N,): the integral of each atom's density, of either sign; 0 for atoms that are not
+    fitted. `sigma`: σ in Å. `strength`: k in kJ/mol, of all atoms together. `is_fitted` bool (N,): which atoms are
+    fitted; by default those of which the weight is not 0. `n_own`: atoms that are not symmetry mates', which come
+    first; all by default. `n_copies` of the unit in the map. Attributes: `target`, `weights`, `sigma`, `strength`,
+    `is_fitted`, `n_own` as given.
     """
 
     def __init__(
@@ -123,10 +94,7 @@ class DensityModel:
         and occupancy, charge (of its own sign), or numbers of the user. The width is that of the fit's resolution for all atoms:
         with those that form factors and B factors add to it, fewer rotamers are told apart. Hydrogens are left out.
 
-        Parameters
-        ----------
-        strength : float
-            k in kJ/mol, of all atoms together.
+        `strength`: k in kJ/mol, of all atoms together.
         """
         heavy = molecule.is_heavy[fit.atoms]
         weights, is_fitted = np.zeros(len(molecule.atoms)), np.zeros(len(molecule.atoms), dtype=bool)

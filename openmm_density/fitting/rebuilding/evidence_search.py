@@ -61,20 +61,11 @@ Progress = Callable[[Stretch, int, int], None]
 
 
 class Moved(NamedTuple):
-    """A shift that was made.
-
-    Attributes
-    ----------
-    shift : ChainShift
-    evidence : float
-        By how much it raised the evidence, in natural logarithms.
-    energy : float
-        And the energy, kJ/mol.
-    """
+    """A shift that was made."""
 
     shift: ChainShift
-    evidence: float
-    energy: float
+    evidence: float  # By how much it raised the evidence, in natural logarithms
+    energy: float  # And the energy, kJ/mol
 
     @property
     def gain(self) -> float:
@@ -85,23 +76,9 @@ class Moved(NamedTuple):
 class ShiftTrial(StretchTrial):
     """Build a shift, and then anneal it, and the stretch where it was as well.
 
-    Parameters
-    ----------
-    tools : TrialTools
-    evidence : SideChainEvidence
-    positions : np.ndarray, shape (N, 3)
-        Å.
-    shift : ChainShift
-
-    Attributes
-    ----------
-    shift : ChainShift
-        As given.
-    moved : Moved or None
-        What the shift gains, as it was built after the first course, and annealed after the second; None before, and where
-        there is nothing to compare.
-    gain : float
-        Of `moved`, as a natural logarithm; minus infinity without.
+    `positions` (N, 3) in Å. Attributes: `shift` as given. `moved`: what the shift gains, as it was built after the
+    first course, and annealed after the second; None before, and where there is nothing to compare. `gain` of `moved`,
+    as a natural logarithm; minus infinity without.
     """
 
     def __init__(
@@ -155,22 +132,9 @@ class EvidenceSearch:
     all residues of a chain, of several stretches at once, and as the stretch of most evidence for each shift. Each is built and
     annealed in a `LocalSystem`; then the evidence is taken anew, on the backbone as it came to lie.
 
-    Parameters
-    ----------
-    tools : TrialTools
-        What trials need of the model.
-    evidence : SideChainEvidence
-    workers : TrialWorkers
-        The processes that try shifts. What comes out does not depend on their number.
-    side_by_side : int
-        How many models are followed.
-
-    Attributes
-    ----------
-    work : float
-        The `pair_work` of what was tried so far.
-    tried : int
-        How many shifts these were.
+    `tools`: what trials need of the model. `workers`: the processes that try shifts. What comes out does not depend on
+    their number. `side_by_side`: how many models are followed. Attributes: `work`: the `pair_work` of what was tried so
+    far; `tried`: how many shifts these were.
     """
 
     def __init__(
@@ -200,10 +164,7 @@ class EvidenceSearch:
     ) -> tuple[np.ndarray, list[Moved]]:
         """Return positions (N, 3) in Å with stretches moved, and these in the order in which they were; the same array if none.
 
-        Parameters
-        ----------
-        positions : np.ndarray, shape (N, 3)
-            Å.
+        `positions` (N, 3) in Å.
         """
         moved: list[Moved] = []
         for chain in self._chains:

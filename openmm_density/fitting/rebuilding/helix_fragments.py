@@ -32,18 +32,10 @@ _AT_ONCE = 32
 
 
 class Poses(NamedTuple):
-    """Where fragments are.
+    """Where fragments are."""
 
-    Attributes
-    ----------
-    axes : np.ndarray, shape (..., 3, 3)
-        As rows; the last is that of the helix, from N to C.
-    centres : np.ndarray, shape (..., 3)
-        Å.
-    """
-
-    axes: np.ndarray
-    centres: np.ndarray
+    axes: np.ndarray  # (..., 3, 3), as rows; the last is that of the helix, from N to C
+    centres: np.ndarray  # (..., 3), Å
 
 
 def _next_atom(
@@ -100,13 +92,7 @@ _GROOVE = FRAGMENT[:, :3] * np.array([-1.0, -1.0, 1.0])
 class HelixFragments:
     """Lay ideal helices into a map.
 
-    Parameters
-    ----------
-    density_map : DensityMap
-    level : float
-        Density of a backbone in it: scores are in its units.
-    seed : int
-        Of the random moves.
+    `level`: density of a backbone in it: scores are in its units; `seed` of the random moves.
     """
 
     def __init__(self, density_map: DensityMap, level: float, seed: int = 0) -> None:
@@ -130,10 +116,8 @@ class HelixFragments:
     def along(self, alphas: np.ndarray) -> tuple[Poses, np.ndarray]:
         """Return the poses along a trace in which fragments fit best, and their scores.
 
-        Parameters
-        ----------
-        alphas : np.ndarray, shape (n, 3)
-            Cα of a chain in Å, however irregular: fragments are laid on its running mean, in its direction.
+        `alphas` (n, 3): Cα of a chain in Å, however irregular: fragments are laid on its running mean, in its
+        direction.
         """
         centres, directions = _axis_of(alphas)
         found = [

@@ -29,23 +29,12 @@ _OTHER, _WORSE, _MOST = 4, 10.0, 14
 
 @dataclass(frozen=True)
 class Thread:
-    """Residues of a chain in places of helices.
+    """Residues of a chain in places of helices."""
 
-    Attributes
-    ----------
-    score : float
-        A natural logarithm, up to a constant.
-    helices : np.ndarray of int, shape (k,)
-        The number of the helix,
-    places : np.ndarray of int, shape (k,)
-        the place in it,
-    residues : np.ndarray of int, shape (k,)
-        and the place in the chain of each residue that is in one, in their order.
-    """
-
-    score: float
-    helices: np.ndarray
-    places: np.ndarray
+    score: float  # A natural logarithm, up to a constant
+    helices: np.ndarray  # int (k,), the number of the helix,
+    places: np.ndarray  # int (k,), the place in it,
+    # int (k,), and the place in the chain of each residue that is in one, in their order
     residues: np.ndarray
 
     @property

@@ -39,27 +39,10 @@ class LocalSystem:
     the density, linear in the integrals that the residues change: those of the map with each atom's Gaussian, and of each pair of
     atoms. Without hydrogens and charges a step takes a hundredth of the time of one of the whole model.
 
-    Parameters
-    ----------
-    force_field : BondedTerms
-        Of the whole model, without constraints.
-    molecule : Molecule
-        The whole model.
-    density : DensityModel
-        Of the same atoms.
-    positions : np.ndarray, shape (N, 3)
-        Å.
-    residues : np.ndarray of int
-        Those that move.
-    threads : int
-        Of the CPU platform, where there is no kernel.
-    compiled : bool
-        Whether it is computed by a kernel where that has the terms of the force field; else by OpenMM.
-
-    Raises
-    ------
-    BuildError
-        If the kernel cannot be compiled; `kernel_serves` finds it out before.
+    `force_field` of the whole model, without constraints. `molecule`: the whole model. `density` of the same atoms.
+    `positions` (N, 3) in Å. `residues` int: those that move. `threads` of the CPU platform, where there is no kernel.
+    `compiled`: whether it is computed by a kernel where that has the terms of the force field; else by OpenMM. Raises
+    BuildError if the kernel cannot be compiled; `kernel_serves` finds it out before.
     """
 
     def __init__(
@@ -166,14 +149,8 @@ class LocalContext:
 
     Positions are arrays of shape (M, 3) in nm.
 
-    Parameters
-    ----------
-    topology : openmm.app.Topology
-        Names the atoms where something blows up.
-    system : openmm.System
-        With the parameter "hardness".
-    threads : int
-        Of the CPU platform.
+    `topology`: names the atoms where something blows up; `system` with the parameter "hardness"; `threads` of the CPU
+    platform.
     """
 
     def __init__(self, topology: app.Topology, system: openmm.System, threads: int = 1) -> None:

@@ -35,33 +35,16 @@ _MARGIN = 6.0
 
 @dataclass(frozen=True)
 class Surroundings:
-    """The atoms of a `LocalSystem`.
-
-    Attributes
-    ----------
-    force_field : BondedTerms
-    molecule : Molecule
-    density : DensityModel
-    positions : np.ndarray, shape (N, 3)
-        Å, of the whole model.
-    members : np.ndarray of int, shape (M,)
-        Atoms that are present.
-    moving : np.ndarray of int
-        Places among these of those that move.
-    bonds : list of (int, int)
-        Between members, by their places.
-    restraints : list of Restraint
-        Of the members.
-    """
+    """The atoms of a `LocalSystem`."""
 
     force_field: BondedTerms
     molecule: Molecule
     density: DensityModel
-    positions: np.ndarray
-    members: np.ndarray
-    moving: np.ndarray
-    bonds: list[tuple[int, int]]
-    restraints: list[Restraint]
+    positions: np.ndarray  # (N, 3), Å, of the whole model
+    members: np.ndarray  # int (M,), atoms that are present
+    moving: np.ndarray  # int, places among these of those that move
+    bonds: list[tuple[int, int]]  # Between members, by their places
+    restraints: list[Restraint]  # Of the members
 
     @cached_property
     def moves(self) -> np.ndarray:

@@ -26,20 +26,11 @@ _FALL, _PART_TRIED = 0.05, 0.15
 
 
 class Loop(NamedTuple):
-    """Neighbouring peptides that turn as one about the line of the Cα at their ends.
+    """Neighbouring peptides that turn as one about the line of the Cα at their ends."""
 
-    Attributes
-    ----------
-    peptides : tuple of Peptide
-        In their order along the chain.
-    inner : np.ndarray of int
-        Indices of the residues between both Cα.
-    atoms : np.ndarray of int
-        Non-hydrogen atoms that turn: those of these residues, C and O before them, and N behind them.
-    """
-
-    peptides: tuple[Peptide, ...]
-    inner: np.ndarray
+    peptides: tuple[Peptide, ...]  # In their order along the chain
+    inner: np.ndarray  # int, indices of the residues between both Cα
+    # int, non-hydrogen atoms that turn: those of these residues, C and O before them, and N behind them
     atoms: np.ndarray
 
     @property
@@ -67,20 +58,9 @@ class LoopSearch:
     is no better. One or two residues, with the peptides before, between and behind them, are turned as one about the line of the
     Cα at both ends: a crankshaft. As such loops fit badly as they are, those are tried whose residues do.
 
-    Parameters
-    ----------
-    molecule : Molecule
-    density : DensityModel
-        Of the same atoms.
-    peptides : PeptideSearch
-        Of the same topology.
-    registers : RegisterSearch
-        Of the same topology.
-
-    Attributes
-    ----------
-    loops : list of Loop
-        Those that can be turned: of peptides that can be flipped, and residues that are bonded to no other but their neighbours.
+    `density` of the same atoms; `peptides` of the same topology; `registers` of the same topology. Attributes: `loops`:
+    those that can be turned: of peptides that can be flipped, and residues that are bonded to no other but their
+    neighbours.
     """
 
     def __init__(
@@ -137,11 +117,7 @@ def _tied_residues(molecule: Molecule) -> set[int]:
 class LoopTrial(FlipTrial):
     """Turn a loop over; side chains follow, as those of its residues lead elsewhere then.
 
-    Parameters
-    ----------
-    molecule, bonds, positions
-        As for `FlipTrial`.
-    loop : Loop
+    `molecule`, `bonds`, `positions` as for `FlipTrial`.
     """
 
     _settled_by, _hopeless = "turn", 100.0

@@ -34,20 +34,12 @@ _NOTHING, _ONE, _MOST = 0.5, 1.0, 1.2
 
 @dataclass(frozen=True)
 class MapHelix:
-    """A helix in a map, with a place for each residue that it can hold.
+    """A helix in a map, with a place for each residue that it can hold."""
 
-    Attributes
-    ----------
-    backbone : np.ndarray, shape (m, 5, 3)
-        N, Cα, C, O and Cβ in Å.
-    density : np.ndarray, shape (m,)
-        How much of a helix is seen at each place: 1 where the density is that of the whole backbone, −1 at least.
-    residues : np.ndarray, shape (m,)
-        Which residue of the chain is there in the model, as a line through them: no whole numbers.
-    """
-
-    backbone: np.ndarray
+    backbone: np.ndarray  # (m, 5, 3), N, Cα, C, O and Cβ in Å
+    # (m,), how much of a helix is seen at each place: 1 where the density is that of the whole backbone, −1 at least
     density: np.ndarray
+    # (m,), which residue of the chain is there in the model, as a line through them: no whole numbers
     residues: np.ndarray
 
 
@@ -57,10 +49,7 @@ def helices_along(density_map: DensityMap, backbone: np.ndarray) -> list[MapHeli
     Fragments of ideal helices are laid on its trace wherever it leads, turned and moved to where they fit best, and those that
     fit are grown residue by residue as far as the density goes, bending with it.
 
-    Parameters
-    ----------
-    backbone : np.ndarray, shape (n, 4, 3)
-        N, Cα, C and O in Å.
+    `backbone` (n, 4, 3): N, Cα, C and O in Å.
     """
     alphas = backbone[:, 1]
     level = _level(density_map, backbone)

@@ -12,26 +12,9 @@ from ...models.chemistry.elements import is_hydrogen, is_metal
 class Molecule:
     """The atoms of a model and their bonds.
 
-    Parameters
-    ----------
-    topology : openmm.app.Topology
-        With bonds.
-
-    Attributes
-    ----------
-    topology : openmm.app.Topology
-    atoms : list of openmm.app.topology.Atom
-    bonds : np.ndarray of int, shape (B, 2)
-        Indices of the atoms that are bonded.
-    bonded : dict of int to list of int
-        The same by atom.
-    residue_of : np.ndarray of int, shape (N,)
-        Index of each atom's residue.
-    is_heavy, is_metal : np.ndarray of bool, shape (N,)
-    radii : np.ndarray, shape (N,)
-        Van der Waals radii in Å.
-    polar : np.ndarray of bool, shape (N,)
-        Whether an atom may be in a hydrogen bond.
+    `topology` with bonds. Attributes: `bonds` int (B, 2): indices of the atoms that are bonded; `bonded`: the same by
+    atom; `residue_of` int (N,): index of each atom's residue; `is_heavy`, `is_metal` bool (N,); `radii` (N,): van der
+    Waals radii in Å; `polar` bool (N,): whether an atom may be in a hydrogen bond.
     """
 
     def __init__(self, topology: app.Topology) -> None:

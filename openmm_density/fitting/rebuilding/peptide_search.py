@@ -43,24 +43,12 @@ _BONDS_APART = 3
 
 
 class Peptide(NamedTuple):
-    """A peptide that may be flipped.
+    """A peptide that may be flipped."""
 
-    Attributes
-    ----------
-    chain : np.ndarray of int
-        Indices of all residues of the unbroken chain.
-    place : int
-        In it, of the residue before the bond.
-    atoms : np.ndarray of int, shape (3,)
-        C and O, and N of the next residue.
-    alphas : np.ndarray of int, shape (2,)
-        Cα of both.
-    """
-
-    chain: np.ndarray
-    place: int
-    atoms: np.ndarray
-    alphas: np.ndarray
+    chain: np.ndarray  # int, indices of all residues of the unbroken chain
+    place: int  # In it, of the residue before the bond
+    atoms: np.ndarray  # int (3,), C and O, and N of the next residue
+    alphas: np.ndarray  # int (2,), Cα of both
 
     @property
     def residue(self) -> int:
@@ -115,18 +103,8 @@ class PeptideSearch:
     move, by up to 3.6 Å, and φ and ψ on either side change by 180°. What the density and the contacts of these three atoms then
     are worth, among all others as they are, says where it is worth while to build the flip.
 
-    Parameters
-    ----------
-    molecule : Molecule
-    density : DensityModel
-        Of the same atoms.
-    registers : RegisterSearch
-        Of the same topology.
-
-    Attributes
-    ----------
-    peptides : list of Peptide
-        Those that can be flipped: whose three atoms are fitted, and whose N is not part of a ring.
+    `density` of the same atoms; `registers` of the same topology. Attributes: `peptides`: those that can be flipped:
+    whose three atoms are fitted, and whose N is not part of a ring.
     """
 
     def __init__(self, molecule: Molecule, density: DensityModel, registers: RegisterSearch) -> None:
@@ -160,10 +138,7 @@ class PeptideSearch:
     ) -> list[tuple[Peptide, float]]:
         """Return peptides that may be flipped, and by how many degrees, those first that promise most.
 
-        Parameters
-        ----------
-        positions : np.ndarray, shape (N, 3)
-            Å.
+        `positions` (N, 3) in Å.
         """
         if not self.peptides:
             return []
@@ -236,24 +211,9 @@ def _turn(peptide: Peptide, before: np.ndarray, after: np.ndarray) -> float:
 class FlipTrial(StretchTrial):
     """Turn something over, and tell what it gains: minimised, and annealed, by the residues around it flipped and as they were.
 
-    Parameters
-    ----------
-    molecule : Molecule
-    bonds : HydrogenBonds
-        Of its backbone: a `LocalSystem` has no charges.
-    positions : np.ndarray, shape (N, 3)
-        Å.
-    turning : Turning
-        What is turned.
-    peptides : sequence of Peptide
-        Of these one has to be flipped in the end.
-    turns : sequence of float
-        Degrees by which it is turned to begin with.
-
-    Attributes
-    ----------
-    peptides : sequence of Peptide
-        As given.
+    `bonds` of its backbone: a `LocalSystem` has no charges; `positions` (N, 3) in Å; `turning`: what is turned;
+    `peptides` of these one has to be flipped in the end; `turns`: degrees by which it is turned to begin with.
+    Attributes: `peptides` as given.
     """
 
     # What is done to what was built, and the kJ/mol by which it may then be worse and is still annealed.
@@ -321,13 +281,8 @@ class FlipTrial(StretchTrial):
 class PeptideTrial(FlipTrial):
     """Turn the plane of a peptide over.
 
-    Parameters
-    ----------
-    molecule, bonds, positions
-        As for `FlipTrial`.
-    peptide : Peptide
-    degrees : float
-        By which its plane is turned to begin with; by 180° as well.
+    `molecule`, `bonds`, `positions` as for `FlipTrial`. `degrees` by which its plane is turned to begin with; by 180°
+    as well.
     """
 
     def __init__(

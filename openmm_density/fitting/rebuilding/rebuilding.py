@@ -46,37 +46,15 @@ _Trial = TypeVar("_Trial", bound=StretchTrial)
 class Rebuilding:
     """Rebuild parts of a model where they then fit better.
 
-    Parameters
-    ----------
-    prepared : Prepared
-        The model.
-    force_field : BondedTerms
-        Of its force field without constraints.
-    correlation : MapCorrelation
-        Of its topology, and of its mates', with the map, at the resolution of the density.
-    density : DensityFit
-        With the similarity "cross-correlation" or "least-squares".
-    strength : float
-        k in kJ/mol, of all atoms together.
-    workers : TrialWorkers, optional
-        The processes that try stretches; by default this one alone. What comes out does not depend on their number.
-    progress : callable, optional
-        Called, in this thread, with a few words on what is being searched.
-    evidence : SideChainEvidence, optional
-        By which stretches are shifted too.
-    by_energy : bool
-        Whether stretches are shifted by their energy alone.
-    again : bool
-        Whether the model was searched before: one model is then followed by evidence, and not several side by side.
-    mates : SurroundingMates, optional
-        Those of a unit in the density of all copies; each search finds them where the unit then has them.
-
-    Attributes
-    ----------
-    changes : Changes
-        What was rebuilt so far.
-    work : float
-        The `place_work` of what was tried so far.
+    `prepared`: the model. `force_field` of its force field without constraints. `correlation` of its topology, and of
+    its mates', with the map, at the resolution of the density. `density` with the similarity "cross-correlation" or
+    "least-squares". `strength`: k in kJ/mol, of all atoms together. `workers`: the processes that try stretches; by
+    default this one alone. What comes out does not depend on their number. `progress`: called, in this thread, with a
+    few words on what is being searched. `evidence` by which stretches are shifted too. `by_energy`: whether stretches
+    are shifted by their energy alone. `again`: whether the model was searched before: one model is then followed by
+    evidence, and not several side by side. `mates`: those of a unit in the density of all copies; each search finds
+    them where the unit then has them. Attributes: `changes`: what was rebuilt so far; `work`: the `place_work` of what
+    was tried so far.
     """
 
     def __init__(
@@ -124,14 +102,8 @@ class Rebuilding:
     ) -> np.ndarray:
         """Return the positions (N, 3) in Å with side chains in the rotamers that the map shows; the same array if none is.
 
-        Parameters
-        ----------
-        positions : np.ndarray, shape (N, 3)
-            Å.
-        stop : StopRequest, optional
-            Ends the search early.
-        packed : bool
-            Whether those that are in each other's places change together.
+        `positions` (N, 3) in Å; `stop`: ends the search early; `packed`: whether those that are in each other's places
+        change together.
         """
         self._progress("side chains")
         fitted = positions
@@ -234,16 +206,9 @@ class Rebuilding:
         to have a lower energy in a `LocalSystem`, by `LEAST_GAIN`, than the same atoms after the same search and annealing where
         they were.
 
-        Parameters
-        ----------
-        positions : np.ndarray, shape (N, 3)
-            Å.
-        stop : StopRequest
-            Ends the search early.
-        room : float
-            The `place_work` that trying may take: of the places those that fit worst are tried.
-        by_energy : bool
-            Whether stretches are shifted by their energy, too, where they may be at all.
+        `positions` (N, 3) in Å; `stop`: ends the search early; `room`: the `place_work` that trying may take: of the
+        places those that fit worst are tried; `by_energy`: whether stretches are shifted by their energy, too, where
+        they may be at all.
         """
         return self._among_mates(self._with_shifted_stretches, positions, stop, room, by_energy)
 
@@ -413,19 +378,8 @@ _RESIDUES_AT_ONCE = 8
 class MatchTrial:
     """Match all residues of a chain.
 
-    Parameters
-    ----------
-    chain : np.ndarray of int
-        Their indices.
-
-    Attributes
-    ----------
-    region : np.ndarray of int
-        The chain.
-    size : int
-        Residues.
-    energies : np.ndarray, shape (n, 3), or None
-        As of `SequenceMatch.energies`, once the course has come to its end.
+    `chain` int: their indices. Attributes: `region` int: the chain; `size`: residues; `energies` (n, 3) as of
+    `SequenceMatch.energies`, once the course has come to its end.
     """
 
     def __init__(self, chain: np.ndarray) -> None:
@@ -444,10 +398,7 @@ def matched(
 ) -> np.ndarray | None:
     """Return what `SequenceMatch.energies` does for a chain, bit for bit; None after a request to stop.
 
-    Parameters
-    ----------
-    positions : np.ndarray, shape (N, 3)
-        Å.
+    `positions` (N, 3) in Å.
     """
     trial = MatchTrial(chain)
     workers.run(tools, positions, [trial], stop, lambda _: None)

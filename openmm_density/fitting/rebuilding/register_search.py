@@ -34,22 +34,12 @@ _MOVED = 0.5
 
 @dataclass(frozen=True)
 class Stretch:
-    """Consecutive residues of a chain.
+    """Consecutive residues of a chain."""
 
-    Attributes
-    ----------
-    chain : np.ndarray of int
-        Indices of all residues of the unbroken chain.
-    first, last : int
-        Places in it.
-    shifts : tuple of int
-        The shifts to be tried, in residues along the chain.
-    """
-
-    chain: np.ndarray
-    first: int
+    chain: np.ndarray  # int, indices of all residues of the unbroken chain
+    first: int  # `first`, `last`: places in it.
     last: int
-    shifts: tuple[int, ...] = (1, -1)
+    shifts: tuple[int, ...] = (1, -1)  # The shifts to be tried, in residues along the chain
 
     @property
     def region(self) -> np.ndarray:
@@ -59,21 +49,11 @@ class Stretch:
 
 @dataclass(frozen=True)
 class ChainShift:
-    """Consecutive residues of a chain, each with the number of places by which it is to be moved along it.
+    """Consecutive residues of a chain, each with the number of places by which it is to be moved along it."""
 
-    Attributes
-    ----------
-    chain : np.ndarray of int
-        Indices of all residues of the unbroken chain.
-    first : int
-        Place of the first of these residues in it.
-    by : tuple of float
-        Of each residue.
-    """
-
-    chain: np.ndarray
-    first: int
-    by: tuple[float, ...]
+    chain: np.ndarray  # int, indices of all residues of the unbroken chain
+    first: int  # Place of the first of these residues in it
+    by: tuple[float, ...]  # Of each residue
 
     @classmethod
     def of_stretch(cls, stretch: Stretch, by: int) -> ChainShift:
@@ -110,10 +90,7 @@ class ChainShift:
 class RegisterSearch:
     """Find the stretches of a model that may be out of register, and shift them.
 
-    Parameters
-    ----------
-    topology : openmm.app.Topology
-        With bonds: residues are joined by those from C to N.
+    `topology` with bonds: residues are joined by those from C to N.
     """
 
     def __init__(self, topology: app.Topology) -> None:
@@ -180,11 +157,7 @@ class RegisterSearch:
 
         The flanks are moved by a part of the shift that falls with the distance. The ends are strained and have to be minimised.
 
-        Parameters
-        ----------
-        positions : np.ndarray, shape (N, 3)
-        by : int
-            1 or -1.
+        `positions` (N, 3); `by`: 1 or -1.
         """
         result = positions.copy()
         for stretch in stretches:
@@ -196,9 +169,7 @@ class RegisterSearch:
     def displaced(self, positions: np.ndarray, shift: ChainShift) -> np.ndarray:
         """Move residues along their chain, each by its own number of places, with flanks as in `shifted`.
 
-        Parameters
-        ----------
-        positions : np.ndarray, shape (N, 3)
+        `positions` (N, 3).
         """
         result = positions.copy()
         chain = shift.chain
@@ -239,10 +210,7 @@ class RegisterSearch:
     ) -> tuple[int, int, int]:
         """Return by how much a stretch and its flanks were displaced: not all of it ends where it was shifted to.
 
-        Parameters
-        ----------
-        before, after : np.ndarray, shape (N, 3)
-            Å.
+        `before`, `after` (N, 3) in Å.
         """
         begin, end = max(stretch.first - FLANK, 0), min(stretch.last + FLANK, len(stretch.chain) - 1)
         frames = np.array([self._frames[residue] for residue in stretch.chain.tolist()])

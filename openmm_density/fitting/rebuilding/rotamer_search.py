@@ -38,11 +38,7 @@ class RotamerSearch:
     tried, with torsions of planar groups in steps of 30°; the best are refined in smaller steps. Side chains that are bonded to
     another residue or to a metal, and those with atoms that are not fitted, stay.
 
-    Parameters
-    ----------
-    molecule : Molecule
-    density : DensityModel
-        Of the same atoms.
+    `density` of the same atoms.
     """
 
     def __init__(self, molecule: Molecule, density: DensityModel) -> None:
@@ -67,16 +63,7 @@ class RotamerSearch:
     ) -> tuple[np.ndarray, list[int]]:
         """Return positions with side chains in another rotamer where that has a lower energy.
 
-        Parameters
-        ----------
-        positions : np.ndarray, shape (N, 3)
-            Å.
-
-        Returns
-        -------
-        positions : np.ndarray, shape (N, 3)
-        residues : list of int
-            Indices of those whose side chains changed.
+        `positions` (N, 3) in Å. Returns `positions` (N, 3); `residues`: indices of those whose side chains changed.
         """
         improved, changed = self.improved_each(positions[None], residues, passes, only_seen, stop)
         return improved[0], changed[0]
@@ -91,16 +78,8 @@ class RotamerSearch:
     ) -> tuple[np.ndarray, list[list[int]]]:
         """Return positions of several models with side chains in another rotamer, as `improved` has them in each alone.
 
-        Parameters
-        ----------
-        positions : np.ndarray, shape (S, N, 3)
-            Å.
-
-        Returns
-        -------
-        positions : np.ndarray, shape (S, N, 3)
-        residues : list of list of int
-            Indices of those whose side chains changed, of each model.
+        `positions` (S, N, 3) in Å. Returns `positions` (S, N, 3); `residues`: indices of those whose side chains
+        changed, of each model.
         """
         positions = np.array(positions, dtype=np.float64)
         integrals = np.array([self._density.integrals(each) for each in positions]).reshape(-1, 2)
@@ -154,16 +133,8 @@ class RotamerSearch:
     ) -> float:
         """Return the lowest energy in kJ/mol of the density and contacts of a side chain in its rotamers.
 
-        Parameters
-        ----------
-        own : np.ndarray, shape (n, 3)
-            Å, of the atoms of its `side_chain`.
-        around : np.ndarray of int, shape (M,)
-            Indices of the atoms around it, and nothing else is.
-        positions : np.ndarray, shape (M, 3)
-            Å, of these.
-        in_contact : np.ndarray of bool, shape (M,)
-            Those that it must not overlap.
+        `own` (n, 3) in Å, of the atoms of its `side_chain`; `around` int (M,): indices of the atoms around it, and
+        nothing else is; `positions` (M, 3) in Å, of these; `in_contact` bool (M,): those that it must not overlap.
         """
         chain = self._whole[residue]
         if not len(chain.scored):
@@ -218,12 +189,7 @@ class RotamerSearch:
     ) -> SideChainEnergy:
         """Return the energy of a side chain among the heavy atoms that its conformations touch.
 
-        Parameters
-        ----------
-        positions : np.ndarray, shape (S, N, 3)
-            Å, of S models.
-        trials : np.ndarray, shape (S, K, n, 3)
-            The conformations.
+        `positions` (S, N, 3) in Å, of S models; `trials` (S, K, n, 3): the conformations.
         """
         molecule, centre = self._molecule, chain.atoms[2]
         beta = positions[:, centre, None]
@@ -271,14 +237,8 @@ def refine(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return conformations with their torsions turned, in small steps, to where the energy is lower.
 
-    Parameters
-    ----------
-    conformations : np.ndarray, shape (S, K, n, 3)
-        Å, in each of S models.
-    angles : np.ndarray, shape (S, K, number of torsions)
-        Their torsions in degrees.
-    found : tuple of np.ndarray, shapes (S, K) and (S, K, …)
-        Their energies, and what else is known of each.
+    `conformations` (S, K, n, 3) in Å, in each of S models; `angles` (S, K, number of torsions): their torsions in
+    degrees; `found` (S, K): their energies, and what else is known of each.
     """
     refined, angles = conformations.copy(), angles.copy()
     energy, known = (each.copy() for each in found)

@@ -59,27 +59,15 @@ def _annealing_work(members: float, n_residues: int) -> float:
 
 @dataclass(frozen=True)
 class Share:
-    """What a search before a stage may do.
+    """What a search before a stage may do."""
 
-    Attributes
-    ----------
-    register : float
-        Work in atoms times steps that trying to shift stretches may take; 0 where it is not done.
-    side_chains : bool
-        Whether rotamers are fitted.
-    left_out : tuple of str
-        What the stage asks for and the steps leave no time for: ``register``, ``side chains``, ``peptides``.
-    peptides : bool
-        Whether peptides are flipped.
-    only_evidence : bool
-        Whether stretches are shifted by evidence alone, and not by their energy.
-    """
-
+    # Work in atoms times steps that trying to shift stretches may take; 0 where it is not done
     register: float
-    side_chains: bool
+    side_chains: bool  # Whether rotamers are fitted
+    # What the stage asks for and the steps leave no time for: ``register``, ``side chains``, ``peptides``
     left_out: tuple[str, ...] = ()
-    peptides: bool = False
-    only_evidence: bool = False
+    peptides: bool = False  # Whether peptides are flipped
+    only_evidence: bool = False  # Whether stretches are shifted by evidence alone, and not by their energy
 
     @property
     def is_nothing(self) -> bool:
@@ -93,22 +81,11 @@ class SearchPlan:
     Side chains come first, as they are cheap, then peptides, and of stages the last, where the model is best; what remains is
     shared alike by the searches for stretches.
 
-    Parameters
-    ----------
-    stages : sequence of (Stage, bool)
-        Those of the protocol, and whether each has a density to search in.
-    search : {"off", "auto", "full"}
-        No search, searches that take about as long as the steps, or whatever the stages ask for.
-    n_atoms : int
-        Of the whole model.
-    n_side_chains : int
-        Those that have rotamers.
-    registers : bool
-        Whether stretches may be shifted at all.
-    n_peptides : int
-        Those that may be flipped, before stages that fit rotamers; 0 where the map does not show them.
-    by_energy : bool
-        Whether stretches are shifted by their energy as well as by evidence, which takes a tenth of the time.
+    `stages`: those of the protocol, and whether each has a density to search in. `search` {"off", "auto", "full"}: no
+    search, searches that take about as long as the steps, or whatever the stages ask for. `n_atoms` of the whole model.
+    `n_side_chains`: those that have rotamers. `registers`: whether stretches may be shifted at all. `n_peptides`: those
+    that may be flipped, before stages that fit rotamers; 0 where the map does not show them. `by_energy`: whether
+    stretches are shifted by their energy as well as by evidence, which takes a tenth of the time.
     """
 
     def __init__(
@@ -167,12 +144,7 @@ class SearchPlan:
         Once two searches for stretches were made, "auto" makes none after one that found nothing: but by evidence, where it
         would be made by energy as well.
 
-        Parameters
-        ----------
-        number : int
-            Of the stage, from 0.
-        made : sequence of mapping
-            The searches so far, as in `FitResult.rebuilding`.
+        `number` of the stage, from 0; `made`: the searches so far, as in `FitResult.rebuilding`.
         """
         asked = [name for name, numbers in self._asked.items() if number in numbers]
         if self._search == "off" or not asked:
@@ -206,12 +178,7 @@ class SearchPlan:
     def work(self, share: Share, tried: float) -> float:
         """Return the work of a search, in steps of the whole model.
 
-        Parameters
-        ----------
-        share : Share
-            What it was to do.
-        tried : float
-            The `place_work` of the places that it tried.
+        `share`: what it was to do; `tried`: the `place_work` of the places that it tried.
         """
         base = (self._matching if share.register else 0.0) + (self._fitting if share.side_chains else 0.0)
         base += self._flipping if share.peptides else 0.0

@@ -38,15 +38,7 @@ class SequenceMatch:
     change of shift costs something, is found by dynamic programming (Viterbi 1967). It costs less where the density is weak: the
     same stretches show.
 
-    Parameters
-    ----------
-    topology : openmm.app.Topology
-    density : DensityModel
-        Of its atoms.
-    rotamers : RotamerSearch
-        In that density.
-    registers : RegisterSearch
-        Which knows the chains.
+    `density` of its atoms; `rotamers` in that density; `registers`: which knows the chains.
     """
 
     def __init__(
@@ -74,13 +66,8 @@ class SequenceMatch:
     ) -> list[list[Stretch]]:
         """Return the stretches that fit better a residue on or back, as `RegisterSearch.candidates` does: each with ends nearby.
 
-        Parameters
-        ----------
-        positions : np.ndarray, shape (N, 3)
-            Å.
-        energies : callable, optional
-            Returns what `energies` does for a chain, as `openmm_density.fitting.rebuilding.rebuilding.matched` does beside; None
-            after a request to stop.
+        `positions` (N, 3) in Å. `energies`: returns what `energies` does for a chain, as
+        `openmm_density.fitting.rebuilding.rebuilding.matched` does beside; None after a request to stop.
         """
         found: list[list[Stretch]] = []
         for chain in self._registers.chains:
@@ -102,15 +89,8 @@ class SequenceMatch:
     ) -> np.ndarray:
         """Return the lowest energies of side chains in their own place, and in those one back and one on.
 
-        Parameters
-        ----------
-        positions : np.ndarray, shape (N, 3)
-            Å.
-
-        Returns
-        -------
-        np.ndarray, shape (number of places, 3)
-            kJ/mol, in the order of `SHIFTS`; beyond the ends of the chain what the residue has in its own place.
+        `positions` (N, 3) in Å. Returns (number of places, 3), kJ/mol, in the order of `SHIFTS`; beyond the ends of the
+        chain what the residue has in its own place.
         """
         places = range(len(chain)) if places is None else places
         slopes, backbone = self._density.slopes(positions), positions[self._backbone]
@@ -150,16 +130,7 @@ def lowest_path(energies: np.ndarray, shifts: np.ndarray, change: float) -> np.n
 
     Half of it counts where a path begins or ends shifted: one that is shifted all along changes once in all.
 
-    Parameters
-    ----------
-    energies : np.ndarray, shape (N, K)
-    shifts : np.ndarray of int, shape (K,)
-        Of each column.
-
-    Returns
-    -------
-    np.ndarray of int, shape (N,)
-        Of equal paths that with the first columns.
+    `energies` (N, K); `shifts` int (K,) of each column. Returns int (N,), of equal paths that with the first columns.
     """
     if not len(energies):
         return np.zeros(0, dtype=np.int64)

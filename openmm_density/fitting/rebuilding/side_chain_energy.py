@@ -18,19 +18,9 @@ _AT_ONCE = 100_000
 class SideChainEnergy:
     """Density and contacts of one side chain, in any conformation, among atoms that stay, in each of S models at once.
 
-    Parameters
-    ----------
-    molecule : Molecule
-    density : DensityModel
-    chain : SideChain
-    around : np.ndarray of int, shape (M,)
-        Indices of the atoms around it.
-    positions : np.ndarray, shape (S, M, 3)
-        Å, of these in each model.
-    in_contact : np.ndarray of bool, shape (S or 1, number of scored atoms, M)
-        Which pairs must not overlap.
-    present : np.ndarray of bool, shape (S, M), optional
-        Which atoms count in each model; all by default.
+    `around` int (M,): indices of the atoms around it. `positions` (S, M, 3) in Å, of these in each model. `in_contact`
+    bool (S or 1, number of scored atoms, M): which pairs must not overlap. `present` bool (S, M): which atoms count in
+    each model; all by default.
     """
 
     def __init__(
@@ -63,17 +53,8 @@ class SideChainEnergy:
     def evaluate(self, conformations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the density and contacts of conformations.
 
-        Parameters
-        ----------
-        conformations : np.ndarray, shape (S, K, n, 3)
-            Å, of all atoms of the side chain.
-
-        Returns
-        -------
-        integrals : np.ndarray, shape (S, K, 2)
-            What each adds to ∫ t ρ and ∫ ρ².
-        contacts : np.ndarray, shape (S, K)
-            kJ/mol.
+        `conformations` (S, K, n, 3) in Å, of all atoms of the side chain. Returns `integrals` (S, K, 2): what each adds
+        to ∫ t ρ and ∫ ρ²; `contacts` (S, K) in kJ/mol.
         """
         density = self._density
         scored = conformations[:, :, self._scored]
@@ -107,12 +88,8 @@ class SideChainEnergy:
 def contact_energies(distances: np.ndarray, radii: np.ndarray) -> np.ndarray:
     """Return the energies in kJ/mol of contacts between atoms, in place of their distances.
 
-    Parameters
-    ----------
-    distances : np.ndarray
-        Å; overwritten.
-    radii : np.ndarray
-        Å, sums of the radii of both atoms, of a shape that broadcasts; 0 for pairs in no contact.
+    `distances` in Å; overwritten. `radii` in Å, sums of the radii of both atoms, of a shape that broadcasts; 0 for
+    pairs in no contact.
     """
     ratio = distances
     ratio += _SOFTNESS

@@ -42,21 +42,11 @@ POINTS = _points()
 
 
 class SideChainTable(NamedTuple):
-    """What density says about types of residues, at some resolutions.
+    """What density says about types of residues, at some resolutions."""
 
-    Attributes
-    ----------
-    resolutions : np.ndarray, shape (R,)
-        Å.
-    weights : np.ndarray, shape (R, 20, P)
-        Of the density at `POINTS`, for each of the `AMINO_ACIDS`.
-    constants : np.ndarray, shape (R, 20)
-        Added to it.
-    """
-
-    resolutions: np.ndarray
-    weights: np.ndarray
-    constants: np.ndarray
+    resolutions: np.ndarray  # (R,), Å
+    weights: np.ndarray  # (R, 20, P), of the density at `POINTS`, for each of the `AMINO_ACIDS`
+    constants: np.ndarray  # (R, 20), added to it
 
 
 @lru_cache(maxsize=1)
@@ -75,17 +65,7 @@ class SideChainEvidence:
     it leads, and whether it is forked or flat, over all rotamers that it has. Only the backbone of the model counts, and nothing
     of its side chains: a model whose register is wrong is not made to look right by side chains that were fitted.
 
-    Parameters
-    ----------
-    topology : openmm.app.Topology
-    density_map : DensityMap
-    resolution : float
-        Å, of the map.
-
-    Attributes
-    ----------
-    density_map : DensityMap
-        As given.
+    `resolution` in Å, of the map. Attributes: `density_map` as given.
     """
 
     def __init__(self, topology: app.Topology, density_map: DensityMap, resolution: float) -> None:
@@ -101,18 +81,9 @@ class SideChainEvidence:
     def log_odds(self, positions: np.ndarray, chain: np.ndarray) -> np.ndarray:
         """Return the evidence for each residue of a chain in each of its places.
 
-        Parameters
-        ----------
-        positions : np.ndarray, shape (N, 3)
-            Å.
-        chain : np.ndarray of int, shape (n,)
-            Indices of the residues, each with N, Cα and C.
-
-        Returns
-        -------
-        np.ndarray, shape (n, n)
-            Natural logarithms, by residue and place: of how likely the density beside the place is with the residue, over how
-            likely it is with any, by their `FREQUENCIES`. 0 for residues of other types.
+        `positions` (N, 3) in Å; `chain` int (n,): indices of the residues, each with N, Cα and C. Returns (n, n),
+        natural logarithms, by residue and place: of how likely the density beside the place is with the residue, over
+        how likely it is with any, by their `FREQUENCIES`. 0 for residues of other types.
         """
         return self.log_odds_in(self.backbone(positions, chain), chain)
 
@@ -123,12 +94,7 @@ class SideChainEvidence:
     def log_odds_in(self, places: np.ndarray, chain: np.ndarray) -> np.ndarray:
         """Return the evidence (n, m) for each residue of a chain in places of a backbone, as `log_odds` does.
 
-        Parameters
-        ----------
-        places : np.ndarray, shape (m, 4, 3)
-            Å: N, Cα, C and O, one place after the other.
-        chain : np.ndarray of int, shape (n,)
-            Indices of the residues.
+        `places` (m, 4, 3) in Å: N, Cα, C and O, one place after the other; `chain` int (n,): indices of the residues.
         """
         densities = density_around(self.density_map, places)
         fit = densities @ self._weights.T + self._constants
@@ -155,12 +121,7 @@ def density_around(
 ) -> np.ndarray:
     """Return the density at `POINTS` about each residue of a chain, in units of that of the backbone nearby.
 
-    Parameters
-    ----------
-    backbone : np.ndarray, shape (n, 4, 3)
-        Å: N, Cα, C and O.
-    moves : np.ndarray, shape (n, 3), optional
-        Å, by which the points are displaced.
+    `backbone` (n, 4, 3) in Å: N, Cα, C and O; `moves` (n, 3) in Å, by which the points are displaced.
     """
     alpha, axes = backbone[:, 1], residue_axes(backbone)
     if moves is not None:

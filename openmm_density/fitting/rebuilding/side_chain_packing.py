@@ -46,23 +46,12 @@ _FALL, _NEAR, _FEWEST_ATOMS, _GROUPS, _WAYS = 0.1, 11.0, 3, 3, 20
 
 
 class PackingChange(NamedTuple):
-    """Side chains that change together.
-
-    Attributes
-    ----------
-    chains : list of SideChain
-    places : list of np.ndarray, shape (n, 3)
-        Å, of the atoms of each.
-    gain : float
-        kJ/mol, as they were built.
-    least_gain : float
-        kJ/mol by which they have to be better in the end.
-    """
+    """Side chains that change together."""
 
     chains: list[SideChain]
-    places: list[np.ndarray]
-    gain: float
-    least_gain: float
+    places: list[np.ndarray]  # (n, 3), Å, of the atoms of each
+    gain: float  # kJ/mol, as they were built
+    least_gain: float  # kJ/mol by which they have to be better in the end
 
     @property
     def residues(self) -> list[int]:
@@ -79,13 +68,7 @@ class SideChainPacking:
     residues fit far worse than most, their backbone gave way to what is wrong, and no change promises anything: all of two or
     three of them are put into other rotamers, in the best of all ways.
 
-    Parameters
-    ----------
-    molecule : Molecule
-    density : DensityModel
-        Of the same atoms.
-    rotamers : RotamerSearch
-        Of the same molecule.
+    `density` of the same atoms; `rotamers` of the same molecule.
     """
 
     def __init__(self, molecule: Molecule, density: DensityModel, rotamers: RotamerSearch) -> None:
@@ -96,10 +79,7 @@ class SideChainPacking:
     ) -> list[PackingChange]:
         """Return changes that do not overlap, those first that promise most, and then the ways of each group.
 
-        Parameters
-        ----------
-        positions : np.ndarray, shape (N, 3)
-            Å.
+        `positions` (N, 3) in Å.
         """
         chains = self._search.free_side_chains(positions)
         if len(chains) < 2:
@@ -335,19 +315,7 @@ def _ways(table: _EnergyTable, group: list[int]) -> list[PackingChange]:
 class PackingTrial(StretchTrial):
     """Build side chains in other rotamers, and tell what they gain: minimised, as they are too.
 
-    Parameters
-    ----------
-    molecule : Molecule
-    registers : RegisterSearch
-        Of the same topology.
-    positions : np.ndarray, shape (N, 3)
-        Å.
-    change : PackingChange
-
-    Attributes
-    ----------
-    change : PackingChange
-        As given.
+    `registers` of the same topology; `positions` (N, 3) in Å. Attributes: `change` as given.
     """
 
     def __init__(

@@ -27,31 +27,18 @@ _HALF_TURN = _FULL_TURN[3:9]
 
 @dataclass(frozen=True)
 class SideChain:
-    """The atoms of a side chain, and the torsions about which they turn.
+    """The atoms of a side chain, and the torsions about which they turn."""
 
-    Attributes
-    ----------
-    residue : int
-        Index of its residue.
-    name : str
-        Of the residue.
-    atoms : np.ndarray of int, shape (n,)
-        N, CA and CB, followed by all atoms that χ1 turns; of a side chain that does not turn its heavy atoms.
-    scored : np.ndarray of int
-        Indices into ``atoms`` of those that count in an energy: heavy atoms that turn, and Cβ where the side chain is moved as a
-        whole.
-    torsions : list of tuple
-        For each χ its four atoms, and those that it turns, as indices into ``atoms``.
-    grid : np.ndarray, shape (K, number of torsions)
-        The combinations of torsions that are tried, in degrees.
-    """
-
-    residue: int
-    name: str
+    residue: int  # Index of its residue
+    name: str  # Of the residue
+    # int (n,), N, CA and CB, followed by all atoms that χ1 turns; of a side chain that does not turn its heavy atoms
     atoms: np.ndarray
+    # int, indices into ``atoms`` of those that count in an energy: heavy atoms that turn, and Cβ where the side chain
+    # is moved as a whole
     scored: np.ndarray
+    # For each χ its four atoms, and those that it turns, as indices into ``atoms``
     torsions: list[tuple[tuple[int, ...], np.ndarray]]
-    grid: np.ndarray
+    grid: np.ndarray  # (K, number of torsions), the combinations of torsions that are tried, in degrees
 
     @property
     def scored_atoms(self) -> np.ndarray:
@@ -87,14 +74,8 @@ def turning_side_chain(
 ) -> SideChain | None:
     """Return the side chain of a residue as it turns about its bonds.
 
-    Parameters
-    ----------
-    is_fitted : np.ndarray of bool, shape (N,)
-
-    Returns
-    -------
-    SideChain or None
-        None for residues without torsions, with atoms missing or not fitted, or bonded to another residue.
+    `is_fitted` bool (N,). Returns None for residues without torsions, with atoms missing or not fitted, or bonded to
+    another residue.
     """
     index = {atom.name: atom.index for atom in residue.atoms()}
     path, values = _path_and_torsions(residue.name)
@@ -131,9 +112,7 @@ def whole_side_chain(
 ) -> SideChain:
     """Return a side chain with Cβ among the atoms that count, for a search that moves it as a whole.
 
-    Parameters
-    ----------
-    is_fitted : np.ndarray of bool, shape (N,)
+    `is_fitted` bool (N,).
     """
     if turning is not None:
         return replace(turning, scored=np.concatenate([[2], turning.scored]))
@@ -149,10 +128,7 @@ def set_torsion(
 ) -> None:
     """Set a torsion of each of K conformations (K, n, 3) to an angle each, in place.
 
-    Parameters
-    ----------
-    conformations : np.ndarray, shape (K, n, 3)
-    degrees : np.ndarray, shape (K,)
+    `conformations` (K, n, 3); `degrees` (K,).
     """
     a, b, c, d = (conformations[:, atom] for atom in quadruple)
     axis = c - b

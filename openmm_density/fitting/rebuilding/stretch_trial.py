@@ -51,72 +51,38 @@ _AT_ONCE = 3
 
 
 class Built(NamedTuple):
-    """A conformation and its energy in kJ/mol, which is infinite where it could not be computed.
-
-    Attributes
-    ----------
-    energy : float
-    places : np.ndarray, shape (n, 3)
-        Å, of the heavy atoms that move.
-    """
+    """A conformation and its energy in kJ/mol, which is infinite where it could not be computed."""
 
     energy: float
-    places: np.ndarray
+    places: np.ndarray  # (n, 3), Å, of the heavy atoms that move
 
 
 @dataclass(frozen=True)
 class Task:
-    """What is done to some conformations of one place.
+    """What is done to some conformations of one place."""
 
-    Attributes
-    ----------
-    what : {"shift", "soft", "turn", "hard", "anneal", "match"}
-        Minimise shifted stretches with soft contacts; go on with that; turn side chains and minimise; go on with that; anneal. Or
-        match residues with places along their chain, which the region then is.
-    iterations : int
-        Of the minimisation.
-    shifts : tuple of ChainShift
-        To be built, for "shift".
-    places : tuple of np.ndarray, shape (n, 3)
-        Å; the conformations, for the others.
-    steps : int
-        At each temperature, for "anneal".
-    seed : int
-        Of velocities.
-    matched : tuple of int
-        Places in the chain, of the residues to "match".
-    """
-
+    # {"shift", "soft", "turn", "hard", "anneal", "match"}, minimise shifted stretches with soft contacts; go on with
+    # that; turn side chains and minimise; go on with that; anneal. Or match residues with places along their chain,
+    # which the region then is.
     what: str
-    iterations: int = MINIMIZATION
-    shifts: tuple[ChainShift, ...] = ()
-    places: tuple[np.ndarray, ...] = ()
-    steps: int = ANNEALING_STEPS
-    seed: int = 1
-    matched: tuple[int, ...] = ()
+    iterations: int = MINIMIZATION  # Of the minimisation
+    shifts: tuple[ChainShift, ...] = ()  # To be built, for "shift"
+    places: tuple[np.ndarray, ...] = ()  # (n, 3), Å; the conformations, for the others
+    steps: int = ANNEALING_STEPS  # At each temperature, for "anneal"
+    seed: int = 1  # Of velocities
+    matched: tuple[int, ...] = ()  # Places in the chain, of the residues to "match"
 
 
 @dataclass(frozen=True)
 class TrialTools:
-    """What trials need of a model and its map; it can be pickled.
-
-    Attributes
-    ----------
-    force_field : BondedTerms
-    molecule : Molecule
-    density : DensityModel
-    rotamers : RotamerSearch
-    registers : RegisterSearch
-    compiled : bool
-        Whether there is the kernel of local dynamics.
-    """
+    """What trials need of a model and its map; it can be pickled."""
 
     force_field: BondedTerms
     molecule: Molecule
     density: DensityModel
     rotamers: RotamerSearch
     registers: RegisterSearch
-    compiled: bool = True
+    compiled: bool = True  # Whether there is the kernel of local dynamics
 
     @cached_property
     def matches(self) -> SequenceMatch:
@@ -131,13 +97,7 @@ class TrialTools:
 class TrialPlace:
     """One place in which tasks are done.
 
-    Parameters
-    ----------
-    tools : TrialTools
-    positions : np.ndarray, shape (N, 3)
-        Å, of the whole model.
-    region : np.ndarray of int
-        The residues that move.
+    `positions` (N, 3) in Å, of the whole model; `region` int: the residues that move.
     """
 
     def __init__(self, tools: TrialTools, positions: np.ndarray, region: np.ndarray) -> None:
@@ -197,24 +157,9 @@ class TrialPlace:
 class StretchTrial:
     """Shift the stretches of one place, and tell what the best of them gains.
 
-    Parameters
-    ----------
-    molecule : Molecule
-    positions : np.ndarray, shape (N, 3)
-        Å.
-    stretches : sequence of Stretch
-        Of which one may be shifted.
-    region : np.ndarray of int
-        The residues that move.
-
-    Attributes
-    ----------
-    stretches, region
-        As given.
-    moving : np.ndarray of int
-        The heavy atoms that move.
-    gain : float
-        kJ/mol that the best shift gains; 0 until the course has come to its end, or where there is nothing to compare.
+    `positions` (N, 3) in Å; `stretches` of which one may be shifted; `region` int: the residues that move. Attributes:
+    `stretches`, `region` as given. `moving` int: the heavy atoms that move. `gain` in kJ/mol that the best shift gains;
+    0 until the course has come to its end, or where there is nothing to compare.
     """
 
     def __init__(
@@ -323,11 +268,7 @@ def _energy(conformation: Built) -> float:
 class BoundHydrogens:
     """Where hydrogens are, by the atoms that they are bound to and the neighbours of these.
 
-    Parameters
-    ----------
-    molecule : Molecule
-    moving : np.ndarray of int
-        The heavy atoms whose hydrogens follow.
+    `moving` int: the heavy atoms whose hydrogens follow.
     """
 
     def __init__(self, molecule: Molecule, moving: np.ndarray) -> None:

@@ -22,28 +22,10 @@ class SurroundingMates:
 
     A search moves a few residues of the unit at a time; its mates are fixed meanwhile, where the unit as it is puts them.
 
-    Parameters
-    ----------
-    topology : openmm.app.Topology
-        Of the N atoms of the unit.
-    positions : np.ndarray, shape (N, 3)
-        Å, by which the residues are chosen.
-    operators : SymmetryOperators
-    links : sequence of (int, int)
-        Atoms of which one is bonded to a copy of the other.
-
-    Attributes
-    ----------
-    topology : openmm.app.Topology
-        Of the unit, and behind it the mates' residues.
-    start : np.ndarray, shape (N, 3)
-        As given.
-    n_own : int
-        Atoms of the unit.
-    n_copies : int
-        Of the assembly, or in the cell.
-    originals : np.ndarray of int, shape (M,)
-        The atom of the unit that each mate's atom is a copy of.
+    `topology` of the N atoms of the unit; `positions` (N, 3) in Å, by which the residues are chosen; `links`: atoms of
+    which one is bonded to a copy of the other. Attributes: `topology` of the unit, and behind it the mates' residues;
+    `start` (N, 3) as given; `n_own`: atoms of the unit; `n_copies` of the assembly, or in the cell; `originals` int
+    (M,): the atom of the unit that each mate's atom is a copy of.
     """
 
     def __init__(

@@ -42,25 +42,10 @@ _ROUNDS = 2
 class ThreadTrial(StretchTrial):
     """Minimise and anneal some models of the same residues, and these where they are, and tell which is best.
 
-    Parameters
-    ----------
-    tools : TrialTools
-    evidence : SideChainEvidence
-    positions : np.ndarray, shape (N, 3)
-        Å.
-    chain : np.ndarray of int
-        Indices of the residues of the chain.
-    region : np.ndarray of int
-        Those that move.
-    models : sequence of np.ndarray, shape (N, 3)
-        Å, where these residues are instead.
-
-    Attributes
-    ----------
-    evidence_gain, energy : float
-        What the evidence rises by with the best model, and the energy in kJ/mol.
-    gain : float
-        Both together, as a natural logarithm; minus infinity where there is nothing to compare.
+    `positions` (N, 3) in Å; `chain` int: indices of the residues of the chain; `region` int: those that move; `models`
+    (N, 3) in Å, where these residues are instead. Attributes: `evidence_gain`, `energy`: what the evidence rises by
+    with the best model, and the energy in kJ/mol. `gain`: both together, as a natural logarithm; minus infinity where
+    there is nothing to compare.
     """
 
     def __init__(
@@ -140,20 +125,9 @@ class ThreadSearch:
     sequence is threaded through them by the evidence (`proposed_threads`), the chain is led there (`ThreadBuilder`), and it is
     annealed as a whole.
 
-    Parameters
-    ----------
-    tools : TrialTools
-        What trials need of the model.
-    evidence : SideChainEvidence
-    workers : TrialWorkers
-        The processes that try threads. What comes out does not depend on their number.
-
-    Attributes
-    ----------
-    work : float
-        The `place_work` of what was tried so far.
-    tried, left : int
-        How many threads were tried, and how many were not for want of room.
+    `tools`: what trials need of the model. `workers`: the processes that try threads. What comes out does not depend on
+    their number. Attributes: `work`: the `place_work` of what was tried so far; `tried`, `left`: how many threads were
+    tried, and how many were not for want of room.
     """
 
     def __init__(
@@ -176,10 +150,7 @@ class ThreadSearch:
     ) -> tuple[np.ndarray, list[Moved]]:
         """Return positions (N, 3) in Å with chains led elsewhere, and what was moved; the same array if nothing was.
 
-        Parameters
-        ----------
-        positions : np.ndarray, shape (N, 3)
-            Å.
+        `positions` (N, 3) in Å.
         """
         moved: list[Moved] = []
         for chain in self._chains:

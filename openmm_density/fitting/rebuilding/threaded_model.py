@@ -28,35 +28,18 @@ _ROUNDING = 1e-6
 
 
 class Lead(NamedTuple):
-    """Where the residues of a chain are led.
+    """Where the residues of a chain are led."""
 
-    Attributes
-    ----------
-    frames : dict of int to np.ndarray, shape (3, 3)
-        N, Cα and C in Å of those in helices, by their places in the chain.
-    alphas : np.ndarray, shape (n, 3)
-        Cα of all, in Å.
-    sources : np.ndarray of int, shape (n,)
-        The residue of the model, by its place, that each of the others gets its direction from.
-    distances : np.ndarray, shape (n,)
-        Å from where the Cα is in the model.
-    """
-
+    # (3, 3), N, Cα and C in Å of those in helices, by their places in the chain
     frames: dict[int, np.ndarray]
-    alphas: np.ndarray
+    alphas: np.ndarray  # (n, 3), Cα of all, in Å
+    # int (n,), the residue of the model, by its place, that each of the others gets its direction from
     sources: np.ndarray
-    distances: np.ndarray
+    distances: np.ndarray  # (n,), Å from where the Cα is in the model
 
 
 class ThreadBuilder:
-    """Lead chains through the helices of a map.
-
-    Parameters
-    ----------
-    registers : RegisterSearch
-        Which knows the chains.
-    density_map : DensityMap
-    """
+    """Lead chains through the helices of a map. `registers`: which knows the chains."""
 
     def __init__(self, registers: RegisterSearch, density_map: DensityMap) -> None:
         self._registers, self._map = registers, density_map
@@ -67,10 +50,7 @@ class ThreadBuilder:
         Loops go along the trace of the model between the ends of their helices, evenly. So do the ends of the chain where the
         trace has room for them; else they follow the density.
 
-        Parameters
-        ----------
-        positions : np.ndarray, shape (N, 3)
-            Å.
+        `positions` (N, 3) in Å.
         """
         alphas = self._registers.alphas(positions, chain)
         frames: dict[int, np.ndarray] = {}

@@ -35,12 +35,8 @@ Progress = Callable[[int], None]
 class TrialWorkers:
     """Run trials in so many processes; in this one alone where that is one.
 
-    Parameters
-    ----------
-    count : int, optional
-        Processes at most; as many as there are processor cores by default.
-    n_residues : int, optional
-        Of the model: a small one has fewer.
+    `count`: processes at most; as many as there are processor cores by default. `n_residues` of the model: a small one
+    has fewer.
     """
 
     def __init__(self, count: int | None = None, n_residues: int | None = None) -> None:
@@ -85,21 +81,8 @@ class TrialWorkers:
     ) -> bool:
         """Run the courses of trials to their ends; return whether they came there before a request to stop.
 
-        Parameters
-        ----------
-        tools : TrialTools
-        positions : np.ndarray, shape (N, 3)
-            Å, of the whole model.
-        trials : sequence of StretchTrial
-        stop : StopRequest or Deadline
-            Ends all of it at once.
-        progress : callable
-            See `Progress`.
-
-        Raises
-        ------
-        SimulationError
-            If a task fails for another reason than that its conformations are impossible.
+        `positions` (N, 3) in Å, of the whole model; `stop`: ends all of it at once; `progress`: see `Progress`. Raises
+        SimulationError if a task fails for another reason than that its conformations are impossible.
         """
         if trials:
             self.start()

@@ -69,20 +69,11 @@ class Parameters(Protocol):
 
 @dataclass(frozen=True)
 class Ligands:
-    """Residues of a model that its force field does not know by name, each with two atoms or more.
-
-    Attributes
-    ----------
-    free : list of Residue
-    bound : list of Residue
-        To other residues, but for metals.
-    with_metal : list of Residue
-        Of these, not in the others.
-    """
+    """Residues of a model that its force field does not know by name, each with two atoms or more."""
 
     free: list[app.topology.Residue]
-    bound: list[app.topology.Residue]
-    with_metal: list[app.topology.Residue]
+    bound: list[app.topology.Residue]  # To other residues, but for metals
+    with_metal: list[app.topology.Residue]  # Of these, not in the others
 
 
 def ligands_of(model: Model, forcefield: app.ForceField) -> Ligands:

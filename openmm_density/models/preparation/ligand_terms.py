@@ -75,15 +75,7 @@ def mended_ends(
 ) -> dict[int, np.ndarray]:
     """Return where atoms of rigid residues that one bond holds belong, if that bond is of a length that no bond has.
 
-    Parameters
-    ----------
-    positions : np.ndarray, shape (N, 3)
-        Å.
-
-    Returns
-    -------
-    dict of int to np.ndarray
-        By the atom its place, in the same direction from what it is bonded to, in Å.
+    `positions` (N, 3) in Å. Returns by the atom its place, in the same direction from what it is bonded to, in Å.
     """
     members = {int(index) for atoms in rigid for index in atoms}
     neighbours: dict[int, list[app.topology.Atom]] = defaultdict(list)
@@ -115,21 +107,8 @@ def elastic_network(
 ) -> dict[tuple[int, int], tuple[float, float]]:
     """Return springs between the atoms of a residue with which each vibrates about its place.
 
-    Parameters
-    ----------
-    masses : np.ndarray, shape (N,)
-        In Da, of all atoms.
-    positions : np.ndarray, shape (N, 3)
-        In Å, of all atoms.
-    frequency : float
-        Angular, in 1/ps.
-    cutoff : float
-        Å of the longest.
-
-    Returns
-    -------
-    dict of (int, int) to (float, float)
-        Length in Å and force constant in kJ/mol/nm², by the two atoms in ascending order.
+    `masses` (N,) in Da, of all atoms; `positions` (N, 3) in Å, of all atoms; `frequency`: angular, in 1/ps; `cutoff` in
+    Å of the longest. Returns length in Å and force constant in kJ/mol/nm², by the two atoms in ascending order.
     """
     if len(atoms) < 2:
         return {}

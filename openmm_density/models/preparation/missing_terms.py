@@ -27,17 +27,10 @@ _ANGLES = (openmm.HarmonicAngleForce, openmm.CustomAngleForce)
 
 
 class MissingTerms(NamedTuple):
-    """What a force field has no term for.
+    """What a force field has no term for."""
 
-    Attributes
-    ----------
-    bonds, angles : np.ndarray of int, shapes (B, 2) and (A, 3)
-    lengths, degrees : np.ndarray, shapes (B,) and (A,)
-        At which they are held: Å and degrees.
-    """
-
-    bonds: np.ndarray
-    lengths: np.ndarray
+    bonds: np.ndarray  # `bonds`, `angles` int (B, 2).
+    lengths: np.ndarray  # `lengths`, `degrees` (B,) at which they are held: Å and degrees.
     angles: np.ndarray
     degrees: np.ndarray
 
@@ -65,10 +58,7 @@ def missing_terms(
 ) -> MissingTerms:
     """Find the bonds and angles of a topology that neither a force nor a constraint of its System knows.
 
-    Parameters
-    ----------
-    positions : np.ndarray, shape (N, 3)
-        Å: what chemistry has no value for is held about where it is.
+    `positions` (N, 3) in Å: what chemistry has no value for is held about where it is.
     """
     n = topology.getNumAtoms()
     bonds = bonded_pairs(topology)
