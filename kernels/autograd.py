@@ -12,18 +12,8 @@ def with_derivative(value: Tensor, gradient: Tensor, positions: Tensor) -> Tenso
     An autograd formula registered with the operator would serve as well, but it is Python, and runs at every call: within a
     simulation it would wait for the interpreter's lock in every step, and bring Ctrl-C into the middle of one.
 
-    Parameters
-    ----------
-    value : Tensor, shape ()
-        Worked out of the positions without autograd.
-    gradient : Tensor, shape of the positions
-        Its derivative with respect to them.
-    positions : Tensor
-
-    Returns
-    -------
-    Tensor, shape ()
-        The same value. It can be differentiated once, with respect to the positions alone.
+    `value` (): worked out of the positions without autograd; `gradient`: its derivative with respect to them. Returns
+    (), the same value. It can be differentiated once, with respect to the positions alone.
     """
     if torch.is_grad_enabled() and positions.requires_grad:
         with torch.no_grad():  # not detach(), which freezing a module removes

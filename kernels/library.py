@@ -41,19 +41,9 @@ def define(schema: str, folder: str, reference: Callable[..., Any]) -> Any:
     CompositeExplicitAutograd, which any specific key outranks: it loads what the tensors' device needs and calls again.
     Importing therefore costs nothing, and a module read back in a fresh process finds its operators.
 
-    Parameters
-    ----------
-    schema : str
-        ``name(Tensor x, ...) -> ...`` in torch's schema language.
-    folder : str
-        The folder below ``kernels/`` that holds ``cpu.cpp``.
-    reference : callable
-        The PyTorch implementation with the same arguments, which serves CPU tensors where nothing can be compiled.
-
-    Returns
-    -------
-    torch.OpOverload
-        The operator.
+    `schema`: ``name(Tensor x, ...) -> ...`` in torch's schema language; `folder`: the folder below ``kernels/`` that
+    holds ``cpu.cpp``; `reference`: the PyTorch implementation with the same arguments, which serves CPU tensors where
+    nothing can be compiled. Returns the operator.
     """
     LIBRARY.define(schema)
     name = schema[: schema.index("(")]

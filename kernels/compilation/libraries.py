@@ -40,19 +40,9 @@ _swept: set[Path] = set()
 def library(source: Source, check: Callable[[Path], object]) -> Path:
     """Return the library of a C++ file: from the cache folder, or compiled now.
 
-    Parameters
-    ----------
-    source : Source
-    check : callable
-        What loads the library. Where that raises `OSError` (another C library than the one it was linked against, or a damaged
-        disk) it is compiled anew.
-
-    Raises
-    ------
-    BuildError
-        If it cannot be compiled.
-    OSError
-        If it cannot be stored or loaded.
+    `check`: what loads the library. Where that raises `OSError` (another C library than the one it was linked against,
+    or a damaged disk) it is compiled anew. Raises BuildError if it cannot be compiled; OSError if it cannot be stored
+    or loaded.
     """
     cache, problem = cache_folder.usable_folder()
     if problem is not None:

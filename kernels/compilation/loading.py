@@ -56,15 +56,8 @@ def load(folder: str) -> bool:
     the others wait for it. ``CXX`` names the compiler (else g++, c++, clang++); ``OPENMM_DENSITY_CXXFLAGS`` replaces
     ``-march=native``.
 
-    Parameters
-    ----------
-    folder : str
-        The folder below ``kernels/`` that holds ``cpu.cpp``.
-
-    Returns
-    -------
-    bool
-        True if the C++ serves; False if it cannot be compiled or loaded, after one warning per process.
+    `folder`: the folder below ``kernels/`` that holds ``cpu.cpp``. Returns True if the C++ serves; False if it cannot
+    be compiled or loaded, after one warning per process.
     """
     outcome = _outcomes.get(folder)
     if outcome is None:
@@ -87,15 +80,7 @@ def load(folder: str) -> bool:
 def load_all(folders: Sequence[str] | None = None) -> bool:
     """Load the C++ of several folders, of all by default, operators and kernels; what has to be compiled is, side by side.
 
-    Parameters
-    ----------
-    folders : sequence of str, optional
-        Folders below ``kernels/``.
-
-    Returns
-    -------
-    bool
-        True if all of it serves, see `load`.
+    `folders`: folders below ``kernels/``. Returns True if all of it serves, see `load`.
     """
     wanted = operator_folders() if folders is None else tuple(folders)
     kernels = kernel_folders() if folders is None else [folder for folder in wanted if has_kernel(folder)]
@@ -107,10 +92,7 @@ def load_all(folders: Sequence[str] | None = None) -> bool:
 def load_ahead(folders: Sequence[str]) -> None:
     """Begin to load the C++ of several folders, in threads of their own: who calls `load` later waits less, or not at all.
 
-    Parameters
-    ----------
-    folders : sequence of str
-        Folders below ``kernels/``, the one that is needed first, or takes longest, before others.
+    `folders`: folders below ``kernels/``, the one that is needed first, or takes longest, before others.
     """
     _begin(load, folders)
 
@@ -128,10 +110,7 @@ def _begin(loading: Callable[[str], object], folders: Sequence[str]) -> None:
 def entry_points(folder: str) -> ctypes.CDLL:
     """Return the library of a folder's kernel, whose functions in ``interface.h`` other C++ calls; compiled now if need be.
 
-    Raises
-    ------
-    BuildError
-        If it cannot be compiled, stored or loaded.
+    Raises BuildError if it cannot be compiled, stored or loaded.
     """
     with _locks[f"{folder}-kernel"]:
         found = _kernels.get(folder)
@@ -145,10 +124,7 @@ def entry_points(folder: str) -> ctypes.CDLL:
 def load_kernels_ahead(folders: Sequence[str]) -> None:
     """Begin to load the kernels of several folders without their operators, as `load_ahead`: a force of OpenMM needs no more.
 
-    Parameters
-    ----------
-    folders : sequence of str
-        Folders below ``kernels/`` with an ``interface.h``.
+    `folders`: folders below ``kernels/`` with an ``interface.h``.
     """
     _begin(entry_points, folders)
 
@@ -156,10 +132,7 @@ def load_kernels_ahead(folders: Sequence[str]) -> None:
 def kernels_serve(folders: Sequence[str]) -> bool:
     """Return whether the kernels of several folders can be had, after compiling them side by side if need be.
 
-    Parameters
-    ----------
-    folders : sequence of str
-        Folders below ``kernels/`` with an ``interface.h``.
+    `folders`: folders below ``kernels/`` with an ``interface.h``.
     """
 
     def serves(folder: str) -> bool:
@@ -180,15 +153,8 @@ def outcome_of(folder: str) -> Outcome | None:
 def error_text(folder: str) -> str:
     """Return the commands that failed and what the compiler or loader printed; empty if the C++ serves.
 
-    Parameters
-    ----------
-    folder : str
-        The folder below ``kernels/`` that holds ``cpu.cpp``; it is compiled now if it has not been yet.
-
-    Returns
-    -------
-    str
-        Text of any number of lines.
+    `folder`: the folder below ``kernels/`` that holds ``cpu.cpp``; it is compiled now if it has not been yet. Returns
+    text of any number of lines.
     """
     load(folder)
     outcome = _outcomes[folder]

@@ -17,50 +17,30 @@ from .sources import operator_folders, operator_source
 
 @dataclass(frozen=True)
 class Status:
-    """How the C++ of one kernel folder stands on this machine and in this process.
+    """How the C++ of one kernel folder stands on this machine and in this process."""
 
-    Attributes
-    ----------
-    folder : str
-        The folder below ``kernels/``.
-    compiler, compiler_version : str or None
-        The compiler's command and the first line that it says of itself; None where there is none.
-    cache : pathlib.Path
-        The folder of compiled libraries.
-    cache_problem : str or None
-        Why that is not the folder which the environment asks for: others could put libraries there.
-    library : pathlib.Path or None
-        The library compiled from the present source for this processor; None where there is none yet.
-    build_seconds : float or None
-        What compiling that library took.
-    flags : tuple of str
-        The flags that decide speed (processor, OpenMP) of that library; empty where there is none.
-    tried, loaded : bool
-        Whether this process has called `load`, and whether the C++ serves.
-    error : str or None
-        Why it does not; `error_text` has the compiler's own words.
-    """
-
-    folder: str
+    folder: str  # The folder below ``kernels/``
+    # `compiler`, `compiler_version`: the compiler's command and the first line that it says of itself; None where
+    # there is none.
     compiler: str | None
     compiler_version: str | None
-    cache: Path
+    cache: Path  # The folder of compiled libraries
+    # The library compiled from the present source for this processor; None where there is none yet
     library: Path | None
-    build_seconds: float | None
+    build_seconds: float | None  # What compiling that library took
+    # The flags that decide speed (processor, OpenMP) of that library; empty where there is none
     flags: tuple[str, ...]
-    tried: bool
+    tried: bool  # `tried`, `loaded`: whether this process has called `load`, and whether the C++ serves.
     loaded: bool
-    error: str | None
+    error: str | None  # Why it does not; `error_text` has the compiler's own words
+    # Why that is not the folder which the environment asks for: others could put libraries there
     cache_problem: str | None = None
 
 
 def status() -> dict[str, Status]:
     """Return how the C++ of every folder stands, without compiling or loading anything.
 
-    Returns
-    -------
-    dict of str to Status
-        By folder. Call `load` first to learn whether the C++ compiles and loads.
+    Returns by folder. Call `load` first to learn whether the C++ compiles and loads.
     """
     compiler: Compiler | None = None
     with suppress(BuildError):

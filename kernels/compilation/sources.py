@@ -14,33 +14,18 @@ KERNELS = Path(__file__).resolve().parents[1]
 
 
 class Source(NamedTuple):
-    """The C++ of one library, and what it is compiled with.
+    """The C++ of one library, and what it is compiled with."""
 
-    Attributes
-    ----------
-    name, title : str
-        What its library is called in the cache, and what it is called in messages.
-    file : pathlib.Path
-    headers : tuple of pathlib.Path
-        Files of ours that it includes.
-    parts : tuple of pathlib.Path
-        Files that are compiled beside it, each on its own, and linked with it.
-    compile_flags, link_flags : tuple of str
-    versions : tuple of str
-        Of the packages whose headers it includes: a library serves these alone.
-    native : bool
-        Whether it is fast by this processor's vector instructions and threads; else it serves other processors too.
-    """
-
-    name: str
+    name: str  # `name`, `title`: what its library is called in the cache, and what it is called in messages.
     title: str
     file: Path
-    headers: tuple[Path, ...] = ()
+    headers: tuple[Path, ...] = ()  # Files of ours that it includes
     compile_flags: tuple[str, ...] = ()
     link_flags: tuple[str, ...] = ()
-    versions: tuple[str, ...] = ()
+    versions: tuple[str, ...] = ()  # Of the packages whose headers it includes: a library serves these alone
+    # Whether it is fast by this processor's vector instructions and threads; else it serves other processors too
     native: bool = True
-    parts: tuple[Path, ...] = ()
+    parts: tuple[Path, ...] = ()  # Files that are compiled beside it, each on its own, and linked with it
 
     @property
     def files(self) -> tuple[Path, ...]:

@@ -36,57 +36,30 @@ __all__ = ["LocalDynamics", "LocalTerms", "MapTerms", "PairTerms", "SplineMap", 
 
 
 class Terms(NamedTuple):
-    """Terms of one kind.
+    """Terms of one kind."""
 
-    Attributes
-    ----------
-    members : np.ndarray of int, shape (T, atoms of a term)
-    parameters : np.ndarray, shape (T, parameters)
-        In the order of the table above.
-    """
-
-    members: np.ndarray
-    parameters: np.ndarray
+    members: np.ndarray  # int (T, atoms of a term)
+    parameters: np.ndarray  # (T, parameters), in the order of the table above
 
 
 class MapTerms(NamedTuple):
-    """Terms of two torsions that follow each other.
+    """Terms of two torsions that follow each other."""
 
-    Attributes
-    ----------
-    members : np.ndarray of int, shape (T, 5)
-    map_of_term : np.ndarray of int, shape (T,)
-    handedness : np.ndarray, shape (T,)
-        1 or −1.
-    nodes : np.ndarray, shape (K, n, n, 4)
-        From `openmm_density.kernels.torsion_maps.spline_nodes`.
-    scale : float
-    """
-
-    members: np.ndarray
-    map_of_term: np.ndarray
-    handedness: np.ndarray
-    nodes: np.ndarray
+    members: np.ndarray  # int (T, 5)
+    map_of_term: np.ndarray  # int (T,)
+    handedness: np.ndarray  # (T,), 1 or −1
+    nodes: np.ndarray  # (K, n, n, 4), from `openmm_density.kernels.torsion_maps.spline_nodes`
     scale: float = 1.0
 
 
 class PairTerms(NamedTuple):
-    """What pairs of atoms have.
+    """What pairs of atoms have."""
 
-    Attributes
-    ----------
-    radii, polar, weights : np.ndarray, shape (N,)
-        nm; 1 or 0; the weight of the atom's density.
-    excluded : np.ndarray of int, shape (E, 2)
-        Pairs that count as none.
-    cutoff, repulsion, allowance, width, overlapping : float
-        nm, kJ/mol/nm², nm, nm², kJ/mol.
-    """
-
-    radii: np.ndarray
+    radii: np.ndarray  # `radii`, `polar`, `weights` (N,) in nm; 1 or 0; the weight of the atom's density.
     polar: np.ndarray
     weights: np.ndarray
-    excluded: np.ndarray
+    excluded: np.ndarray  # int (E, 2), pairs that count as none
+    # `cutoff`, `repulsion`, `allowance`, `width`, `overlapping` in nm, kJ/mol/nm², nm, nm², kJ/mol.
     cutoff: float
     repulsion: float
     allowance: float
@@ -95,49 +68,27 @@ class PairTerms(NamedTuple):
 
 
 class SplineMap(NamedTuple):
-    """A map as a cubic B-spline.
+    """A map as a cubic B-spline."""
 
-    Attributes
-    ----------
-    coefficients : np.ndarray, shape (nz, ny, nx)
-        At least four along each axis.
-    to_index : np.ndarray, shape (3, 3)
-    shift : np.ndarray, shape (3,)
-        The place of a point **x** (nm), in voxels by z, y and x, is ``to_index @ x + shift``.
-    low, high : np.ndarray, shape (3,)
-        Places beyond which there is nothing; from 1 to 2 below the number of coefficients.
-    slope : float
-        kJ/mol.
-    """
-
-    coefficients: np.ndarray
-    to_index: np.ndarray
+    coefficients: np.ndarray  # (nz, ny, nx), at least four along each axis
+    to_index: np.ndarray  # (3, 3)
+    # (3,), the place of a point **x** (nm), in voxels by z, y and x, is ``to_index @ x + shift``
     shift: np.ndarray
+    # `low`, `high` (3,): places beyond which there is nothing; from 1 to 2 below the number of coefficients.
     low: np.ndarray
     high: np.ndarray
-    slope: float
+    slope: float  # kJ/mol
 
 
 class LocalTerms(NamedTuple):
-    """All terms of the energy of N atoms, those that move before those that do not.
+    """All terms of the energy of N atoms, those that move before those that do not."""
 
-    Attributes
-    ----------
-    masses : np.ndarray, shape (M,)
-        In dalton, of those that move.
-    bonds, angles, torsions, held : Terms
-    maps : sequence of MapTerms
-        Two at most.
-    pairs : PairTerms
-    density : SplineMap
-    """
-
-    masses: np.ndarray
+    masses: np.ndarray  # (M,), in dalton, of those that move
     bonds: Terms
     angles: Terms
     torsions: Terms
     held: Terms
-    maps: Sequence[MapTerms]
+    maps: Sequence[MapTerms]  # Two at most
     pairs: PairTerms
     density: SplineMap
 
@@ -197,16 +148,8 @@ class LocalDynamics:
 
     Positions are arrays of shape (N, 3) in nm, of which the first M atoms move.
 
-    Parameters
-    ----------
-    terms : LocalTerms
-
-    Raises
-    ------
-    BuildError
-        If the C++ cannot be compiled or loaded.
-    ValueError
-        If a shape is not as above, or an index is not that of an atom or a map.
+    Raises BuildError if the C++ cannot be compiled or loaded; ValueError if a shape is not as above, or an index is not
+    that of an atom or a map.
     """
 
     def __init__(self, terms: LocalTerms) -> None:

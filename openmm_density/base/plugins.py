@@ -38,12 +38,8 @@ def hook_imports(load_own_forces: Callable[[], None], register_operators: Callab
     Torch and OpenMM take seconds to import. For those that are imported already it is done now; for the others when somebody
     imports them: until then there is nothing that could read anything.
 
-    Parameters
-    ----------
-    load_own_forces : callable
-        Called before a System or a Force is read that is or has a force of this package.
-    register_operators : callable
-        Called once torch is imported.
+    `load_own_forces`: called before a System or a Force is read that is or has a force of this package;
+    `register_operators`: called once torch is imported.
     """
     _import_hook.register_operators = register_operators
     before_reading = functools.partial(_call_before_reading, load_own_forces)
