@@ -218,7 +218,8 @@ def test_side_chains_of_standard_residues_are_bonded_by_distance(
 
 def charges_of(prepared: Prepared) -> list[float]:
     """Return the charges of a System's particles."""
-    (force,) = (f for f in prepared.system().getForces() if isinstance(f, openmm.NonbondedForce))
+    system = prepared.system()
+    (force,) = (f for f in system.getForces() if isinstance(f, openmm.NonbondedForce))
     return [force.getParticleParameters(k)[0]._value for k in range(force.getNumParticles())]
 
 

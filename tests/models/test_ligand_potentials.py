@@ -125,9 +125,11 @@ def test_their_hydrogens_are_constrained_where_others_are(prepared):
 
 
 def test_they_can_be_held_as_rigid_residues_are(prepared):
-    names = [force.getName() for force in prepared.system(ligand_energies="springs").getForces()]
+    system = prepared.system(ligand_energies="springs")
+    names = [force.getName() for force in system.getForces()]
     assert "RigidResidues" in names and IDLE_SPRINGS not in names and POTENTIAL not in names
-    names = [force.getName() for force in prepared.system(ligand_energies="none").getForces()]
+    system = prepared.system(ligand_energies="none")
+    names = [force.getName() for force in system.getForces()]
     assert IDLE_SPRINGS in names and POTENTIAL not in names
 
 

@@ -84,7 +84,8 @@ def test_report_names_what_was_done(small_data: Path) -> None:
     assert report.as_dict()["added_hydrogens"] == report.added_hydrogens > 1500
     glycosylated = next(residue for residue in prepared.topology.residues() if residue.id == "61")
     assert len([a for a in glycosylated.atoms() if a.name in ("HD21", "HD22")]) == 1
-    force = next(f for f in prepared.system().getForces() if isinstance(f, openmm.NonbondedForce))
+    system = prepared.system()
+    force = next(f for f in system.getForces() if isinstance(f, openmm.NonbondedForce))
     charge = sum(
         force.getParticleParameters(atom.index)[0].value_in_unit(unit.elementary_charge)
         for atom in glycosylated.atoms()
@@ -177,7 +178,8 @@ def test_a_ligand_with_a_bond_that_no_molecule_has_is_mended(small_data: Path, t
     # 0.85 of the sum of the covalent radii.
     assert np.linalg.norm(np.subtract(*found[ends])) == pytest.approx(1.18, abs=0.06)
     # Its bonds are as stiff as those of links, so that no density presses them together.
-    springs = next(f for f in prepared.system().getForces() if f.getName() == "RigidResidues")
+    system = prepared.system()  # Python's forces do not keep it
+    springs = next(f for f in system.getForces() if f.getName() == "RigidResidues")
     stiffness = {
         frozenset(springs.getBondParameters(k)[:2]): springs.getBondParameters(k)[3]._value
         for k in range(springs.getNumBonds())
@@ -282,7 +284,8 @@ def test_ions_waters_and_unknown_atoms_of_one_element(small_data: Path, tmp_path
     assert prepared.report.rigid_residues == ["A XE 203 (1 atoms)"]
     waters = [residue for residue in prepared.topology.residues() if residue.name == "HOH"]
     assert [len(water) for water in waters] == [3, 3]
-    force = next(f for f in prepared.system().getForces() if isinstance(f, openmm.NonbondedForce))
+    system = prepared.system()
+    force = next(f for f in system.getForces() if isinstance(f, openmm.NonbondedForce))
     magnesium = next(atom for atom in prepared.topology.atoms() if atom.name == "MG")
     # Alone, without the water that would shield it.
     assert prepared.bare_ions == [magnesium.index]

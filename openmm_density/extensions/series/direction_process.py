@@ -77,7 +77,9 @@ class DirectionProcess:
             warnings.warn(self._warnings.popleft(), stacklevel=2)
 
     def stop(self) -> None:
-        """Ask it to save the state of its fit and end."""
+        """Ask it, once, to save the state of its fit and end: a second signal would interrupt the saving."""
+        if self._is_asked_to_stop:
+            return
         self._is_asked_to_stop = True
         with suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGTERM)
@@ -136,24 +138,23 @@ def carry_out_beside(
     folder: Path, threads: int, told: Callable[[dict[str, Any]], None], mps: str = "off", say: Say = print
 ) -> None:
     """Carry out both directions of a series side by side, each in a process of its own."""
-    with _gpus(mps, say) as environments:
+    with _gpus(mps, say) as environments, StopRequest() as stop:
         processes = [
             DirectionProcess(folder, direction, threads, told, environment)
             for direction, environment in zip(DIRECTIONS, environments)
         ]
-        _wait_for(processes)
+        _wait_for(processes, stop)
 
 
-def _wait_for(processes: Sequence[DirectionProcess]) -> None:
+def _wait_for(processes: Sequence[DirectionProcess], stop: StopRequest) -> None:
     """Wait until all have ended, or end them where one has failed or a signal came."""
     try:
-        with StopRequest() as stop:
-            while any(process.is_running() for process in processes) and not stop.requested:
-                if any(process.has_failed() for process in processes):
-                    break
-                for process in processes:
-                    process.warn()
-                time.sleep(_POLLED_AFTER)
+        while any(process.is_running() for process in processes) and not stop.requested:
+            if any(process.has_failed() for process in processes):
+                break
+            for process in processes:
+                process.warn()
+            time.sleep(_POLLED_AFTER)
     finally:
         for process in processes:
             process.stop()

@@ -76,7 +76,9 @@ def test_one_that_is_killed_is_told_of(beside):
 
 
 def test_a_signal_is_passed_on_once(beside):
-    program = "import signal\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(130))\n"
+    # One ends later, as does one that saves its state: a second signal would change its status.
+    program = "import signal\ndef end(*_):\n    signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))\n"
+    program += "    time.sleep(0.1 if sys.argv[2] == 'up' else 0.6)\n    sys.exit(130)\nsignal.signal(signal.SIGTERM, end)\n"
     program += "say(frame=1, source=2, cc=None)\ntime.sleep(60)"
     started = []
 
