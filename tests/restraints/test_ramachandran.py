@@ -176,7 +176,7 @@ def test_as_an_operator_it_has_the_energy_and_forces_of_the_expression(
     energies = [energy_at(context, positions) for context in (expression, operator)]
     forces = [forces_at(context, positions) for context in (expression, operator)]
     largest = abs(forces[0]).max()
-    # They differ by the expression's spline, which is not periodic but has several periods: by up to 0.005 of the forces in 60 runs.
+    # They differ by the expression's spline, which is not periodic but has several periods: forces by up to 0.005, in 60 runs.
     assert energies[1] == pytest.approx(energies[0], rel=2e-4, abs=1e-3)
     assert abs(forces[1] - forces[0]).max() < 0.02 * largest
     assert np.sqrt(((forces[1] - forces[0]) ** 2).mean()) < 0.02 * np.sqrt((forces[0] ** 2).mean())
