@@ -1,8 +1,5 @@
-import os
 import pickle
 import re
-import subprocess
-import sys
 import warnings
 
 import numpy as np
@@ -347,37 +344,3 @@ def test_a_plugin_of_a_platform_that_is_not_here_is_told_from_a_broken_one(reaso
     own = f"Error loading library /p/libOpenMMTorchOpenCL.so: {reason}"
     failures = [own, *([f"Error loading library /p/libOpenMMOpenCL.so: {of_openmm}"] if of_openmm else [])]
     assert plugins.absent_platform(own, failures) == absent
-
-
-OPENMM_FIRST = """
-import openmm
-import openmm_density
-from openmm_density.base import plugins
-import sys, torch
-sys.path.insert(0, sys.argv[1])
-import test_forces
-names = ["Reference", "CPU"]
-for platform in names:
-    energy, _ = test_forces.energy_and_forces(test_forces.context_with(test_forces.spring(), platform=platform))
-    assert abs(energy - 2.5 * (test_forces.POSITIONS ** 2).sum()) < 1e-5, energy
-print("unloaded", plugins.unloaded_plugins())
-"""
-TORCH_FIRST = OPENMM_FIRST.replace("import openmm\n", "import torch\nimport openmm\n", 1)
-
-
-@pytest.mark.opencl
-@needs_torch_force
-def test_either_order_of_imports():
-    running = [
-        subprocess.Popen(
-            [sys.executable, "-c", script, os.path.dirname(__file__)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for script in (OPENMM_FIRST, TORCH_FIRST)
-    ]
-    for process in running:
-        out, err = process.communicate(timeout=120)
-        assert process.returncode == 0, err
-        assert "unloaded {}" in out

@@ -27,7 +27,9 @@ from openmm_density.energies.native_force import (
 )
 from openmm_density.energies.native_force import force as force_module
 from openmm_density.energies.native_force.computation import packed, unpacked
+from openmm_density.kernels import compilation
 
+from ...kernels.compilation.compilers import calls, copying_compiler
 from ..contexts import system_of
 from ..test_forces import (
     BOX,
@@ -227,11 +229,14 @@ def test_threads_of_a_process_that_compile_at_once_all_get_the_force(tmp_path, f
         "    found = set(pool.map(lambda _: compilation.library(source, compiled.opened), range(3)))\n"
         "print(len(found), [path.is_file() for path in found])\n"
     )
-    settings = os.environ | {"OPENMM_DENSITY_CACHE": str(tmp_path), "OPENMM_DENSITY_CXXFLAGS": "-O0"}
+    library = compilation.library(compiled.force_source(), compiled.opened)
+    compiler = copying_compiler(tmp_path / "compiler", library, "sleep 0.3")
+    settings = os.environ | {"OPENMM_DENSITY_CACHE": str(tmp_path / "cache"), "CXX": str(compiler)}
     run = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=300, env=settings
     )
     assert (run.returncode, run.stdout.strip()) == (0, "1 [True]"), run.stderr
+    assert len(calls(compiler)) == 1
 
 
 def test_a_computation_is_forgotten_with_its_forces():

@@ -219,20 +219,17 @@ def digests_and_new_runtimes():
 
 @needs_compiler
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="names instruction sets of x86-64")
-def test_every_instruction_set_and_kind_of_thread_gives_the_same_bits(compiled, kernels_of_other_flags):
-    variants = {
-        flags: Child(
-            digests_and_new_runtimes, cache=kernels_of_other_flags, OPENMM_DENSITY_CXXFLAGS=" ".join(flags)
-        )
-        for flags in (("-march=x86-64", "-fno-openmp", "-O0"), ("-march=x86-64-v3", "-O0"))
-    }
+def test_another_instruction_set_and_kind_of_thread_give_the_same_bits(compiled, kernels_of_other_flags):
+    flags = ("-march=x86-64", "-fno-openmp", "-O0")
+    variant = Child(
+        digests_and_new_runtimes, cache=kernels_of_other_flags, OPENMM_DENSITY_CXXFLAGS=" ".join(flags)
+    )
     native, new_runtimes, _ = Child(
         digests_and_new_runtimes, cache=compiled["cache"], CXX=compiled["compiler"]
     ).result()
     assert len(native) == 4
     assert len(set(native)) == 1
     assert new_runtimes == set(), "the kernels run in torch's own OpenMP threads"
-    for flags, variant in variants.items():
-        digests, _, used = variant.result()
-        assert digests == native
-        assert used == ("-fopenmp", *flags)
+    digests, _, used = variant.result()
+    assert digests == native
+    assert used == ("-fopenmp", *flags)
