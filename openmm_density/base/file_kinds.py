@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 
+from .errors import InputError
 from .unpacking import opened
 
 MAPS, MODELS = ("MRC", "MTZ"), ("PDB", "mmCIF")
@@ -32,3 +33,13 @@ def kind_of(path: str | os.PathLike[str]) -> str:
     if _CIF.match(start):
         return "mmCIF"
     return "PDB" if any(map(_PDB.match, start.splitlines()[:100])) else ""
+
+
+def told_format(
+    path: str | os.PathLike[str], others: tuple[str, ...], what: str, named: str, remedy: str
+) -> str:
+    """Return what `kind_of` tells of a file that is named as one kind, and refuse one that is of others."""
+    kind = kind_of(path)
+    if kind in others:
+        raise InputError(f"it is {what} ({kind}), named as {named}", source=path, remedy=remedy)
+    return kind

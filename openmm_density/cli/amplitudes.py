@@ -8,7 +8,7 @@ from typing import Any
 
 from ..base.errors import InputError, as_argument
 from ..fitting.output.results import CRYSTAL_SETTINGS
-from ..maps.map_suffixes import MTZ_SUFFIX, map_suffix
+from ..maps.map_suffixes import map_format
 from .fit_options import FitOptions
 
 
@@ -26,7 +26,7 @@ def is_of_amplitudes(options: FitOptions) -> bool:
 def is_mtz(path: str) -> bool:
     """Return whether a file is an MTZ file, by its content where that tells, and else by its name."""
     try:
-        return map_suffix(Path(path)) == MTZ_SUFFIX
+        return map_format(Path(path)) == "MTZ"
     except InputError:  # for those who read it
         return False
 

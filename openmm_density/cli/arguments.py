@@ -11,7 +11,7 @@ from ..base.errors import InputError
 from ..base.file_kinds import MAPS, MODELS, kind_of
 from ..base.given_files import check_given_file
 from ..base.multi_process_service import SETTINGS
-from ..maps.map_suffixes import is_map_name, map_suffix
+from ..maps.map_suffixes import is_map_name, map_format
 from ..models.structure_suffixes import is_structure_name, structure_format
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ def check_files(
     if models and maps:
         check_order(models[0], maps[0])
     for path in filter(None, maps):
-        map_suffix(Path(path))
+        map_format(Path(path))
     for path in filter(None, models):
         structure_format(path)
 

@@ -11,7 +11,7 @@ from ..base.errors import InputError, as_argument
 from ..base.given_files import check_output_folder
 from ..base.plugins import defer_torch
 from ..base.units import checked_length, resolution_in_angstrom
-from ..maps.map_suffixes import MTZ_SUFFIX, check_can_be_written, suffix_of_name
+from ..maps.map_suffixes import FORMATS, check_can_be_written, format_of_map_name
 from .arguments import check_files, check_unused, number, whole_number
 from .startup import loading
 
@@ -67,7 +67,7 @@ def _check(options: argparse.Namespace, output: Path) -> None:
     """Refuse at once what needs no model for it."""
     check_files([options.model])
     resolution_in_angstrom(options.resolution)
-    if suffix_of_name(output) == MTZ_SUFFIX:
+    if format_of_map_name(output) == "MTZ":
         _check_of_amplitudes(options, output)
     else:
         if options.voxel_size is None:
@@ -88,7 +88,7 @@ def _check_of_amplitudes(options: argparse.Namespace, output: Path) -> None:
                 found=getattr(options, name),
                 remedy=f"leave it out, or give {as_argument('output')} the name of a map",
             )
-    if not output.name.lower().endswith(MTZ_SUFFIX):
+    if not output.name.lower().endswith(FORMATS["MTZ"]):
         raise InputError("amplitudes are not written compressed", source=output, remedy="use .mtz")
     check_output_folder(output)
     if not (math.isfinite(options.noise) and options.noise >= 0):
@@ -101,7 +101,7 @@ def run(options: argparse.Namespace) -> int:
     """Write the map or the amplitudes; return the exit status."""
     output = Path(options.output)
     _check(options, output)
-    if suffix_of_name(output) == MTZ_SUFFIX:
+    if format_of_map_name(output) == "MTZ":
         return _write_amplitudes(options, output)
     defer_torch()
     with loading():

@@ -272,7 +272,8 @@ class FitRun:
                 geometry_report(topology, positions[: topology.getNumAtoms()])
                 for positions in (result.initial, result.final)
             ]
-            noise = self._measurements.cc_noise(result.initial, result.cc_initial)
+            fell = not result.cc_final >= result.cc_initial
+            noise = self._measurements.cc_noise(result.initial, result.cc_initial) if fell else 0.0
         because = why_not_better(result.cc_initial, result.cc_final, *geometry, noise)
         if because is None:
             return result

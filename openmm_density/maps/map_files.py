@@ -20,12 +20,10 @@ from ..base.unpacking import MAP_LIMIT, read_unpacked
 from ..base.wording import one_line
 from .grids import cell_parameters, check_finite, is_flat
 from .map_suffixes import (
-    MTZ_SUFFIX,
-    SITUS_SUFFIXES,
     check_can_be_written,
     check_columns,
-    map_suffix,
-    suffix_of_name,
+    format_of_map_name,
+    map_format,
 )
 from .mrc_contents import read_mrc_contents
 from .mtz_maps import read_mtz_map
@@ -65,17 +63,17 @@ def read_map(
     """Read a map file, or make a map from structure factors; `DensityMap.from_file` tells how."""
     path = Path(path)
     check_given_file(path, "give the path of a density map")
-    suffix = map_suffix(path)
+    format_ = map_format(path)
     check_columns(path, columns)
-    if suffix != suffix_of_name(path):
+    if format_ != format_of_map_name(path):
         warnings.warn(
-            f"{path.name} is read as {suffix}, which it is by its content", stacklevel=level_outside()
+            f"{path.name} is read as {format_}, which it is by its content", stacklevel=level_outside()
         )
-    if suffix == MTZ_SUFFIX:
+    if format_ == "MTZ":
         data, matrix, group = read_mtz_map(path, columns)
         _check_density(data, path)
         voxels = PlacedVoxels(data, matrix, np.zeros(3), periodic is not False, group.xhm())
-    elif suffix in SITUS_SUFFIXES:
+    elif format_ == "SITUS":
         voxels = _read_situs(path, periodic)
     else:
         voxels = _read_mrc(path, periodic)
@@ -86,10 +84,10 @@ def read_map(
 def write_map(path: str | os.PathLike[str], voxels: PlacedVoxels) -> None:
     """Write a map file whole or not at all; `DensityMap.write` tells how."""
     path = Path(path)
-    suffix = check_can_be_written(path)
+    format_ = check_can_be_written(path)
     compressed = path.name.lower().endswith(".gz")
     with atomic_write(path) as temporary:
-        if suffix in SITUS_SUFFIXES:
+        if format_ == "SITUS":
             _write_situs(voxels, temporary, compressed, path)
         else:
             _write_mrc(voxels, temporary, compressed, path)

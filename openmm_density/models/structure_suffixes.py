@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from ..base.errors import InputError
-from ..base.file_kinds import MAPS, kind_of
+from ..base.file_kinds import MAPS, told_format
 
 PDB_SUFFIXES = (".pdb", ".ent")
 CIF_SUFFIXES = (".cif", ".mmcif")
@@ -33,14 +33,9 @@ def structure_format(path: str | os.PathLike[str]) -> str:
             source=path,
             remedy="give a model in PDB or mmCIF format",
         )
-    kind = kind_of(path)
-    if kind in MAPS:
-        raise InputError(
-            f"it is a map or its structure factors ({kind}), named as a model",
-            source=path,
-            remedy="give a model in PDB or mmCIF format",
-        )
-    return kind or format_of_name(path)
+    remedy = "give a model in PDB or mmCIF format"
+    told = told_format(path, MAPS, "a map or its structure factors", "a model", remedy)
+    return told or format_of_name(path)
 
 
 def format_of_name(path: str | os.PathLike[str]) -> str:

@@ -88,9 +88,9 @@ def _is_the_same(folder, source, name):
 
 def test_maps_are_read_by_content(tmp_path, refined):
     for source, name, kind in (
-        (MRC, "map.mtz", ".mrc"),
-        (MRC, "map.situs", ".mrc"),
-        (refined, "map.mrc", ".mtz"),
+        (MRC, "map.mtz", "MRC"),
+        (MRC, "map.situs", "MRC"),
+        (refined, "map.mrc", "MTZ"),
     ):
         shutil.copy(source, tmp_path / name)
         with pytest.warns(UserWarning, match=f"{name} is read as {kind}, which it is by its content") as told:

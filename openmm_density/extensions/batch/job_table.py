@@ -11,7 +11,7 @@ from typing import Any
 from ...base.errors import InputError, as_argument
 from ...base.units import takes_units
 from ...base.wording import listing
-from ...maps.map_suffixes import MTZ_SUFFIX
+from ...maps.map_suffixes import FORMATS
 from .jobs import Job, check_jobs, option_words
 
 NEEDED = ("model", "map")
@@ -105,7 +105,7 @@ def _job(
     if missing:
         raise InputError(f"its {missing[0]} is empty", remedy="give a file")
     said = row.get("resolution") or resolution
-    if said is None and not Path(row["map"]).name.lower().removesuffix(".gz").endswith(MTZ_SUFFIX):
+    if said is None and not Path(row["map"]).name.lower().removesuffix(".gz").endswith(FORMATS["MTZ"]):
         raise InputError(
             "there is no resolution",
             remedy=f"add a column resolution, or give {as_argument('resolution')}",

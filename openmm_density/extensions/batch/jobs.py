@@ -12,7 +12,7 @@ from typing import Any
 from ...base.errors import InputError
 from ...base.given_files import check_given_file
 from ...base.units import takes_units
-from ...maps.map_suffixes import MRC_SUFFIXES, MTZ_SUFFIX, SITUS_SUFFIXES, map_suffix
+from ...maps.map_suffixes import SUFFIXES, map_format
 from ...models.structure_suffixes import structure_format
 
 
@@ -146,7 +146,7 @@ def check_jobs(jobs: Sequence[Job]) -> None:
     maps = (path for job in jobs for path in (job.map, job.free_map) if path is not None)
     _check_files([job.model for job in jobs], [*maps])
     for job in jobs:
-        if job.resolution is None and map_suffix(Path(job.map)) != MTZ_SUFFIX:
+        if job.resolution is None and map_format(Path(job.map)) != "MTZ":
             raise InputError(
                 "is needed for a map, and was not given",
                 source=job.name,
@@ -161,7 +161,7 @@ def _check_files(models: Sequence[str | os.PathLike[str]], maps: Sequence[str | 
     for path in dict.fromkeys(models):
         structure_format(path)
     for path in dict.fromkeys(maps):
-        map_suffix(Path(path))
+        map_format(Path(path))
 
 
 def _names(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
@@ -182,7 +182,7 @@ def _stem(name: str) -> str:
     return stem
 
 
-_SUFFIXES = (*MRC_SUFFIXES, *SITUS_SUFFIXES, MTZ_SUFFIX, ".pdb", ".ent", ".cif", ".mmcif")
+_SUFFIXES = (*SUFFIXES, ".pdb", ".ent", ".cif", ".mmcif")
 
 
 def _job_name(model: str, density_map: str | None, seed: int | None) -> str:

@@ -14,7 +14,7 @@ from ...base.errors import InputError
 from ...base.given_files import check_given_file
 from ...maps.density_map import DensityMap
 from ...maps.free_maps import check_free_map
-from ...maps.map_suffixes import map_suffix
+from ...maps.map_suffixes import map_format
 
 LEAST = 2
 ALIKE_SCALE = 3.0
@@ -42,7 +42,7 @@ def checked_volumes(
         )
     for path in (*paths, *free):
         check_given_file(path, "give the path of a density map")
-        map_suffix(path)
+        map_format(path)
     seen: dict[Path, int] = {}
     for number, path in enumerate((*paths, *free), start=1):
         same = seen.setdefault(path.resolve(), number)
