@@ -1,4 +1,4 @@
-"""What became worse in the geometry of a model, whatever the cause: each bond, angle, centre, plane, ion and contact by itself.
+"""What became worse in the geometry of a model, whatever the cause: each bond, angle, centre, plane, ion, ligand and contact.
 
 Nothing here knows what was restrained. Bonds are those of the file, of chemistry, and whatever was as near as a bond before.
 """
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import gemmi
 import numpy as np
 from openmm import app
+from scipy.optimize import linear_sum_assignment
 from scipy.spatial import cKDTree
 
 from ..models.chemistry.contacts import within_bonds
@@ -51,7 +52,9 @@ SHELL = 6.0
 FEWEST = 3
 """Of these, at least."""
 STRAYED = 1.5
-"""Å by which an ion may move beside these."""
+"""Å by which an ion may move beside these, or the atoms of a molecule in the mean of squares."""
+FEWEST_AROUND = 8
+"""Heavy atoms around a molecule, at least."""
 
 _NONE = frozenset({-1})
 _FOUR_NEIGHBOURS = frozenset({"C", "Si", "P", "S", "B"})
@@ -60,7 +63,7 @@ _FOUR_NEIGHBOURS = frozenset({"C", "Si", "P", "S", "B"})
 class Worse(NamedTuple):
     """A bond, angle, centre, plane, distance or contact that became worse."""
 
-    kind: str  # "bond", "angle", "centre", "plane", "metal", "contact" or "apart"; of written files "element"
+    kind: str  # "bond", "angle", "centre", "plane", "metal", "molecule", "contact" or "apart"; of written files "element"
     # As in ``A HIS 57B CA``; with its label, that of an alternate conformer: ``A HIS 57B CA.B``
     atoms: tuple[str, ...]
     before: float | None  # Å, degrees, or the product of directions; None with an atom that was built
@@ -130,6 +133,7 @@ class LocalGeometry:
             *self._centres_of(positions),
             *self._planes_of(positions),
             *self._metals_of(positions),
+            *self._molecules_of(positions),
             *self._contacts_of(positions),
         ]
 
@@ -247,6 +251,34 @@ class LocalGeometry:
             strayed = float(np.linalg.norm(positions[ion] - self.positions[ion] @ rotation.T - shift))
             if strayed > STRAYED:
                 found.append(Worse("metal", (self._name(ion),), 0.0, strayed, (0.0, STRAYED)))
+        return found
+
+    def _molecules_of(self, positions: np.ndarray) -> list[Worse]:
+        """Tell residues bonded to no other that turned or moved beside their surroundings; like atoms may change places."""
+        residue = np.array([atom.residue.index for atom in self._atoms], dtype=np.int64)
+        bound = residue[self._bonds[residue[self._bonds[:, 0]] != residue[self._bonds[:, 1]]]]
+        own = self._heavy & ~self._water & ~self._metal & ~self.built & ~np.isin(residue, bound)
+        own &= np.bincount(residue[own], minlength=residue.max(initial=0) + 1)[residue] > 1
+        others = np.flatnonzero(self._heavy & ~self._water & ~self._metal & ~own)
+        if not own.any() or not len(others):
+            return []
+        tree, found = cKDTree(self.positions[others]), []
+        for each in np.unique(residue[own]):
+            atoms = np.flatnonzero(own & (residue == each))
+            near = {k for nearby in tree.query_ball_point(self.positions[atoms], SHELL) for k in nearby}
+            if len(near) < FEWEST_AROUND:
+                continue
+            around = others[sorted(near)]
+            rotation, shift = superposition(self.positions[around], positions[around])
+            apart = np.linalg.norm(
+                (self.positions[atoms] @ rotation.T + shift)[:, None] - positions[atoms], axis=2
+            )
+            unlike = self._radii[atoms][:, None] != self._radii[atoms]
+            moved = apart[linear_sum_assignment(np.where(unlike, np.inf, apart**2))]
+            strayed = float(np.sqrt((moved**2).mean()))
+            if strayed > STRAYED:
+                farthest = self._name(atoms[int(np.argmax(moved))])
+                found.append(Worse("molecule", (farthest,), 0.0, strayed, (0.0, STRAYED)))
         return found
 
     def _contacts_of(self, positions: np.ndarray) -> list[Worse]:

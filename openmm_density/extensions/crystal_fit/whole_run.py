@@ -44,6 +44,7 @@ _COMPARED = (
         "mates",
         "contacts",
         "metal",
+        "molecules",
         "stretched",
         "angles",
         "bent",

@@ -67,6 +67,7 @@ KINDS = {
     "mates": "contacts with copies in the crystal",
     "contacts": "atoms as near as a bond that are not bonded",
     "metal": "metals that are not where they were, or too far from what they are bound to",
+    "molecules": "molecules that turned or moved beside what is around them",
     "stretched": "bonds that are not as long as such are",
     "angles": "angles that were bent",
     "bent": "flat groups that were bent",

@@ -33,6 +33,7 @@ _SENTENCES = {
     "centre": ("chirality", "chiral centres were inverted, or are flat"),
     "plane": ("bent", "flat groups were bent"),
     "metal": ("metal", "metals are not where they were beside what is around them"),
+    "molecule": ("molecules", "molecules turned or moved beside what is around them"),
     "contact": ("contacts", "atoms that are not bonded are as near as a bond, or nearer than any may be"),
     "apart": ("contacts", "atoms that were as near as a bond, for which no bond was made, are apart"),
 }
@@ -40,6 +41,7 @@ _SENTENCES = {
 _REMEDIES = {
     "contacts": "correct the model there, or name the bond in its file (LINK, CONECT, _struct_conn)",
     "elements": "correct their names or elements in the file",
+    "molecules": "look whether the map shows them there",
     "metal": "look at the model there, and whether its file names the right bonds (LINK, CONECT, _struct_conn)",
 }
 
@@ -143,7 +145,7 @@ def _in_words(each: Mapping[str, Any]) -> str:
         # What is usual has the sign of the hand that it should have.
         course = "flat" if low * after > 0 or abs(after) < 0.1 else "inverted"
         return f"{each['atoms']} ({course}{', built or flat before' if before is None else ''})"
-    if " - " not in each["atoms"] and each["kind"] == "metal":
+    if " - " not in each["atoms"] and each["kind"] in ("metal", "molecule"):
         return f"{each['atoms']} (moved by {after:.1f} Å)"
     if each["kind"] == "element":
         given, now = (gemmi.Element(int(number)).name for number in (before, after))
