@@ -23,7 +23,6 @@ from ..ligand_potentials import PlacedPotential
 from ..merging import copied_system
 from ..structures import Model
 from ..superposition import superposition
-from .bare_ions import discharge
 from .ligand_terms import (
     BOND_LENGTHS,
     add_idle_springs,
@@ -33,6 +32,7 @@ from .ligand_terms import (
     remove_inner_terms,
 )
 from .missing_terms import MissingTerms, missing_terms
+from .unscreened_charges import ChargedGroup, discharge
 
 RIGID_FREQUENCY = 150.0
 """Angular frequency (1/ps) at which an atom of a rigid residue vibrates about its place."""
@@ -144,8 +144,8 @@ class Prepared:
         One of `openmm_density.models.force_fields.SOLVENTS`.
     described : Described, optional
         Who describes its residues.
-    bare_ions : list of int
-        Ions whose first shell is not in the model: without water around it they have no charge.
+    unscreened : list of ChargedGroup
+        What has no charge without water around it: metal ions with what they bind, and the ends at gaps.
     mended_ends : dict of int to np.ndarray
         Where springs hold atoms of rigid residues that are at no bond's length from what they are bonded to, in Å.
     """
@@ -161,7 +161,7 @@ class Prepared:
     report: PreparationReport
     solvent: str = "none"
     described: Described | None = field(default=None, repr=False)
-    bare_ions: list[int] = field(default_factory=list, repr=False)
+    unscreened: list[ChargedGroup] = field(default_factory=list, repr=False)
     mended_ends: dict[int, np.ndarray] = field(default_factory=dict, repr=False)
     _systems: dict[str, openmm.System] = field(default_factory=dict, init=False, repr=False)
     _missing: MissingTerms | None = field(default=None, init=False, repr=False)
@@ -369,7 +369,7 @@ class Prepared:
         if self.solvent == "obc":
             use_native_gbsa(system)
         if self.solvent != "water":
-            discharge(system, self.bare_ions)
+            discharge(system, self.unscreened)
         return system
 
     def _add_springs(self, system: openmm.System, force_group: int, rigid: Sequence[np.ndarray]) -> None:

@@ -34,13 +34,13 @@ from ..force_field_xml import load_force_field
 from ..force_fields import force_field_files
 from ..ligand_potentials import InternalPotential, PotentialParameters
 from ..structures import Model, is_backbone_bond
-from .bare_ions import bare_ions
 from .heavy_atoms import add_missing_heavy_atoms
 from .hydrogens import add_hydrogens, find_variants, keep_input_hydrogens, remove_replaced_hydrogens
 from .ligand_residues import LigandOptions, Parameters, complete_ligands, ligand_parameters, parametrise
 from .ligand_terms import mended_ends
 from .prepared import Described, PreparationReport, Prepared, bonded_atoms
 from .templates import add_templates, is_amide_bond
+from .unscreened_charges import bare_ions, unscreened_charges
 from .work_residues import (
     Link,
     WorkAtom,
@@ -159,20 +159,21 @@ def _parametrised(
     templates, rigid = add_templates(forcefield, topology, residues, report, chosen)
     if isinstance(parameters, PotentialParameters):
         parameters.load_into(forcefield)
-    bare = bare_ions(topology, positions)
+    bonded = bonded_atoms(topology)
+    bare = bare_ions(topology, positions, in_water=solvent == "water")
     ends = mended_ends(topology, positions, rigid)
     if ends:
         report.sentences.append(
             f"Atoms at no bond's length from what they are bonded to are brought to one: {named_atoms(topology, ends)}."
         )
-    held = _held_links(topology, rigid, coordination)
+    held = _held_links(topology, rigid, coordination, bonded)
     known = set(map(frozenset, held))
     held += [(ion, k) for ion, shell in bare.items() for k in shell if frozenset((ion, k)) not in known]
     atoms = list(topology.atoms())
     if bare:
         report.sentences.append(
-            "Without water around them ions fall onto what they see through it. In a fit without water these have no charge, and "
-            f"stay beside what is around them: {named_atoms(topology, bare)}."
+            "Without water around them ions fall onto what they see through it. In a fit without water these and the acids that "
+            f"bind them have no charge, and stay beside what is around them: {named_atoms(topology, bare)}."
         )
     for i, j in held:
         pair = " - ".join(f"{residue_label(atoms[k].residue)} {atoms[k].name}" for k in (i, j))
@@ -190,7 +191,7 @@ def _parametrised(
         report=report,
         solvent=solvent,
         described=Described(forcefield, templates, potentials),
-        bare_ions=list(bare),
+        unscreened=unscreened_charges(topology, bonded, bare, rigid),
         mended_ends=ends,
     )
 
@@ -243,11 +244,14 @@ def repeatable(platform: openmm.Platform) -> Iterator[None]:
 
 
 def _held_links(
-    topology: app.Topology, rigid: list[np.ndarray], coordination: list[tuple[int, int]]
+    topology: app.Topology,
+    rigid: list[np.ndarray],
+    coordination: list[tuple[int, int]],
+    bonded: Mapping[int, list[app.topology.Atom]],
 ) -> list[tuple[int, int]]:
     """Return the bonds between residues that the force field may not know."""
     unknown = {int(index) for atoms in rigid for index in atoms}
-    held, bonded = list(coordination), bonded_atoms(topology)
+    held = list(coordination)
     for a, b in topology.bonds():
         if a.residue is b.residue:
             continue
@@ -264,8 +268,8 @@ def _describe(residues: list[WorkResidue], report: PreparationReport) -> None:
     say = report.sentences.append
     if report.chain_breaks:
         say(
-            f"The backbone is broken at {counted(len(report.chain_breaks), 'place')} (both ends become termini): "
-            f"{listing(report.chain_breaks)}."
+            f"The backbone is broken at {counted(len(report.chain_breaks), 'place')} (both ends become termini, without "
+            f"charge where there is no water): {listing(report.chain_breaks)}."
         )
     if report.added_heavy_atoms:
         total = sum(len(names) for names in report.added_heavy_atoms.values())

@@ -1,4 +1,4 @@
-"""Ions whose water is not in the model."""
+"""Charges whose water is not in the model: ions, what they bind, and the ends at gaps."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from openmm import unit
 
 from openmm_density.models import prepare, read_model
 from openmm_density.restraints import WaterRestraint
-from tests.small_models import hetatm, written
+from tests.small_models import fragment_lines, hetatm, written
 
 
-def with_magnesium(small_data: Path, path: Path, place: np.ndarray, waters: np.ndarray | None = None):
-    """Return a nucleic acid with a magnesium ion at a place, and with waters around it."""
+def with_ion(
+    small_data: Path, path: Path, place: np.ndarray, waters: np.ndarray | None = None, ion: str = "MG"
+):
+    """Return a nucleic acid with an ion at a place, and with waters around it."""
     text = (small_data / "zoo" / "104d_junction.pdb").read_text().splitlines()
     lines = [line for line in text if line.startswith("ATOM")]
-    ion = hetatm(900, "MG  ", "MG", 101, place, "MG")
+    ion = hetatm(900, f"{ion}  ", ion, 101, place, ion)
     beside = [hetatm(901 + k, " O", "HOH", 201 + k, each, "O") for k, each in enumerate(waters or ())]
     return read_model(written(path, [*lines, ion, *beside]))
 
@@ -44,10 +46,10 @@ def minimised(prepared) -> np.ndarray:
 
 @pytest.mark.parametrize("distance", [2.05, 3.77])
 def test_a_bare_ion_keeps_its_distances(small_data: Path, tmp_path: Path, distance: float) -> None:
-    model = with_magnesium(small_data, tmp_path / "model.pdb", beside_phosphate(small_data, distance))
+    model = with_ion(small_data, tmp_path / "model.pdb", beside_phosphate(small_data, distance))
     prepared = prepare(model)
     ion = next(atom.index for atom in prepared.topology.atoms() if atom.name == "MG")
-    assert prepared.bare_ions == [ion]
+    assert prepared.unscreened[-1].atoms == (ion,)
     assert any(
         "A MG 101 MG" in sentence and "no charge" in sentence for sentence in prepared.report.sentences
     )
@@ -64,16 +66,56 @@ def test_a_bare_ion_keeps_its_distances(small_data: Path, tmp_path: Path, distan
     assert len(bound) == (distance < 3)
 
 
-def test_in_water_and_with_a_whole_shell_an_ion_has_its_charge(small_data: Path, tmp_path: Path) -> None:
+def test_only_in_water_an_ion_has_its_charge(small_data: Path, tmp_path: Path) -> None:
     place = beside_phosphate(small_data, 4.1)
-    around = place + 2.1 * np.concatenate([np.eye(3), -np.eye(3)])
-    whole = prepare(with_magnesium(small_data, tmp_path / "whole.pdb", place, list(around)))
-    assert whole.bare_ions == []
-    for solvent, charge in (("none", 0.0), ("obc", 0.0), ("gbn2", 0.0)):
-        bare = prepare(with_magnesium(small_data, tmp_path / "bare.pdb", place), solvent=solvent)
-        (ion,) = bare.bare_ions
-        assert _charges(bare.system(), ion) == {charge}
-    assert _charges(whole.system(), next(a.index for a in whole.topology.atoms() if a.name == "MG")) == {2.0}
+    around = list(place + 2.1 * np.concatenate([np.eye(3), -np.eye(3)]))
+    solvated = prepare(with_ion(small_data, tmp_path / "whole.pdb", place, around), solvent="water")
+    assert solvated.unscreened == [] and solvated.links == []
+    magnesium = prepare(with_ion(small_data, tmp_path / "water.pdb", place, around))
+    (ion,) = magnesium.unscreened
+    # Its waters are held beside it, without which it falls onto the phosphate.
+    assert len(magnesium.links) == 6
+    assert _charges(magnesium.system(), *ion.atoms) == {0.0}
+    for solvent in ("none", "obc", "gbn2"):
+        bare = prepare(with_ion(small_data, tmp_path / "bare.pdb", place), solvent=solvent)
+        (ion,) = bare.unscreened
+        assert _charges(bare.system(), *ion.atoms) == {0.0}
+
+
+def test_the_phosphate_that_binds_an_ion_without_charge_has_none(small_data: Path, tmp_path: Path) -> None:
+    prepared = prepare(with_ion(small_data, tmp_path / "model.pdb", beside_phosphate(small_data, 2.05)))
+    bound = prepared.unscreened[0]
+    atoms = list(prepared.topology.atoms())
+    assert {atoms[k].name for k in bound.atoms} == {"P", "OP1", "OP2"}
+    residue = atoms[bound.atoms[0]].residue
+    system = prepared.system()
+    charges = [_charge(system, atom.index) for atom in residue.atoms()]
+    assert sum(charges) == pytest.approx(0.0, abs=1e-6)
+
+
+def test_the_ends_at_a_gap_have_no_charge_and_those_of_the_chain_have(
+    small_data: Path, tmp_path: Path
+) -> None:
+    lines = [*fragment_lines(small_data, 1, 4), *fragment_lines(small_data, 9, 12)]
+    prepared = prepare(read_model(written(tmp_path / "gap.pdb", lines)))
+    assert len(prepared.report.chain_breaks) == 1
+    assert [group.charge for group in prepared.unscreened] == [-1.0, 1.0]
+    system = prepared.system()
+    charges = [
+        round(
+            sum(_charge(system, atom.index) for atom in residue.atoms()) - SIDE_CHAINS.get(residue.name, 0), 3
+        )
+        for residue in prepared.topology.residues()
+    ]
+    assert charges == [1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, -1.0]
+
+
+SIDE_CHAINS = {"ASP": -1, "GLU": -1, "LYS": 1, "ARG": 1}
+
+
+def _charge(system: openmm.System, index: int) -> float:
+    force = next(each for each in system.getForces() if isinstance(each, openmm.NonbondedForce))
+    return force.getParticleParameters(index)[0].value_in_unit(unit.elementary_charge)
 
 
 def _charges(system: openmm.System, index: int) -> set[float]:
