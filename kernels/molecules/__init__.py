@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..library import define
-from . import copies_reference, reference
+from . import reference
 
 __all__ = ["among_all", "folded_copies", "symmetry_copies", "whole_molecules"]
 
@@ -87,13 +87,13 @@ def whole_molecules(
 define(
     "symmetry_copies(Tensor positions, Tensor atoms, Tensor rotations, Tensor translations) -> Tensor",
     "molecules",
-    copies_reference.symmetry_copies,
+    reference.symmetry_copies,
 )
 
 define(
     "folded_copies(Tensor gradient, Tensor atoms, Tensor rotations, int count) -> Tensor",
     "molecules",
-    copies_reference.folded_copies,
+    reference.folded_copies,
 )
 
 

@@ -7,7 +7,7 @@ import triton.language as tl
 from torch import Tensor
 
 from ..table_checks import check_once
-from . import copies_reference
+from . import reference
 
 _ATOMS = 128
 # Of a program that adds up copies: so many of so many atoms at once.
@@ -22,7 +22,7 @@ def symmetry_copies(positions: Tensor, atoms: Tensor, rotations: Tensor, transla
 
     Raises RuntimeError if a CUDA graph is being captured with atoms that no call has seen before.
     """
-    copies_reference.check_operators("symmetry_copies", positions, atoms, rotations, translations)
+    reference.check_operators("symmetry_copies", positions, atoms, rotations, translations)
     _check_atoms("symmetry_copies", atoms, positions.shape[0])
     n_atoms, n_copies = atoms.numel(), rotations.shape[0]
     copies = positions.new_empty((n_copies * n_atoms, 3))
@@ -45,7 +45,7 @@ def folded_copies(gradient: Tensor, atoms: Tensor, rotations: Tensor, count: int
 
     Raises RuntimeError as `symmetry_copies`.
     """
-    copies_reference.check_operators("folded_copies", gradient, atoms, rotations)
+    reference.check_operators("folded_copies", gradient, atoms, rotations)
     _check_atoms("folded_copies", atoms, count)
     n_atoms, n_copies = atoms.numel(), rotations.shape[0]
     # Where all particles have copies, every row is written.
@@ -66,9 +66,7 @@ def folded_copies(gradient: Tensor, atoms: Tensor, rotations: Tensor, count: int
 
 
 def _check_atoms(operator: str, atoms: Tensor, count: int) -> None:
-    if not check_once(
-        operator, lambda: copies_reference.check_atoms(operator, atoms, count), (atoms,), count
-    ):
+    if not check_once(operator, lambda: reference.check_atoms(operator, atoms, count), (atoms,), count):
         raise RuntimeError(f"{operator}: evaluate once with these atoms before capturing a CUDA graph")
 
 

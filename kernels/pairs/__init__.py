@@ -36,7 +36,7 @@ from torch import Tensor
 
 from ..autograd import scaled, with_derivative
 from ..library import LIBRARY, define
-from . import mates_reference, reference
+from . import reference
 from .forms import FLAT_BOTTOM, LENNARD_JONES, MORSE, NONBONDED, REACTION_FIELD, SETTINGS, SOFT_REPULSION
 
 __all__ = [
@@ -187,9 +187,7 @@ def _reference(
     settings: Sequence[float],
     scale: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    energy, gradient = mates_reference.mate_contacts(
-        positions, parameters, images, excluded, cutoff, settings
-    )
+    energy, gradient = reference.mate_contacts(positions, parameters, images, excluded, cutoff, settings)
     return energy, scaled(gradient, scale)
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..neighbors.reference import FARTHEST
 from ..table_checks import check_scale
-from . import forms, mates_reference
+from . import forms, reference
 from .gpu_forms import pair_energy
 
 _ATOMS = 32
@@ -23,7 +23,7 @@ _ATOMS = 32
 _COMPONENTS = 256
 # As many programs as a large GPU runs at once.
 _PROGRAMS = 4096
-_TANGENT_FROM = tl.constexpr(mates_reference.TANGENT_FROM)
+_TANGENT_FROM = tl.constexpr(reference.TANGENT_FROM)
 _NONBONDED = tl.constexpr(forms.NONBONDED)
 # Of an energy or a component of a gradient: units in 1, and the largest that a program adds.
 _UNITS = tl.constexpr(16777216.0)
@@ -46,7 +46,7 @@ def mate_contacts(
     scale: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return what `openmm_density.kernels.pairs.mate_contacts` returns, with the same arguments."""
-    mates_reference.check_call(positions, parameters, images, excluded, cutoff, settings)
+    reference.check_contacts(positions, parameters, images, excluded, cutoff, settings)
     check_scale(scale)
     n, n_images = positions.shape[0], images.shape[0]
     if n == 0 or n_images == 0:

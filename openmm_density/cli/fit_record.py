@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ..base.atomic_files import read_file, write_text
+from ..base.errors import InputError
 from ..fitting.half_maps import StrengthScan
+from ..fitting.output.results import COMMAND
 from ..fitting.placement import Placement
 from ..fitting.protocols import Protocol, read_protocol
 from ..models.force_field_xml import files_read
 from ..models.force_fields import force_field_files, lasting_names
 from ..validation.map_checks import MapChecks
 from .arguments import spellings
-from .command_file import read_command, write_command
 from .fit_arguments import defaults
 from .fit_options import FitOptions
 
@@ -96,3 +100,68 @@ def read_force_field_files(options: Mapping[str, Any]) -> list[Path]:
     """Return the user's files that the force field of a command's options is read from."""
     named = options.get("forcefield")
     return files_read(force_field_files(named)) if named else []
+
+
+def write_command(
+    folder: Path, options: Mapping[str, Any], files: Sequence[str], others: Sequence[Path] = ()
+) -> None:
+    """Write the options of a command, with a digest of each file that it reads."""
+    options = dict(options)
+    for name in files:
+        paths = options[name] if isinstance(options[name], list) else [options[name]]
+        absolute = [None if path is None else str(Path(path).resolve()) for path in paths]
+        options[name] = absolute if isinstance(options[name], list) else absolute[0]
+    digests = {path: _digest(path) for path in [*_paths(options, files), *map(str, others)]}
+    write_text(folder / COMMAND, json.dumps({"options": options, "sha256": digests}, indent=2) + "\n")
+
+
+def read_command(
+    folder: Path, files: Sequence[str], others: Callable[[Mapping[str, Any]], Sequence[Path]]
+) -> dict[str, Any]:
+    """Return the options that `write_command` wrote."""
+    try:
+        written = json.loads((folder / COMMAND).read_text(encoding="utf-8"))
+        options, digests = written["options"], written["sha256"]
+        if not (isinstance(options, dict) and isinstance(digests, dict)):
+            raise TypeError
+        paths = _paths(options, files)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        raise InputError(
+            "it cannot be read, so that the fit cannot be resumed",
+            source=folder / COMMAND,
+            remedy="start the fit again",
+        ) from None
+    for path, digest in digests.items():
+        if _digest(path) != digest:
+            raise InputError(
+                "it has changed since the fit began, so that it cannot be resumed",
+                source=path,
+                remedy="start the fit again",
+            )
+    for path in [*paths, *map(str, others(options))]:
+        if path not in digests:
+            raise InputError(
+                f"it is not one of the files with which the fit began, by {folder / COMMAND}, so that it cannot be resumed",
+                source=path,
+                remedy="start the fit again",
+            )
+    return options
+
+
+def _paths(options: Mapping[str, Any], files: Sequence[str]) -> list[str]:
+    held = [options.get(name) for name in files]
+    paths = [path for value in held for path in (value if isinstance(value, list) else [value])]
+    if not all(path is None or isinstance(path, str) for path in paths):
+        raise TypeError("a path is text")
+    return [path for path in paths if path is not None]
+
+
+def _digest(path: str) -> str:
+    try:
+        return hashlib.sha256(read_file(path)).hexdigest()
+    except (OSError, ValueError) as error:  # a ValueError where the path holds a zero
+        raise InputError(
+            f"the fit needs it, and it cannot be read ({getattr(error, 'strerror', None) or error})",
+            source=path,
+            remedy="put it back",
+        ) from None

@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
     with loading():
         from ..fitting.output.report import fit_page, read_contents
         from ..fitting.output.results import REPORT
-        from ..fitting.output.viewers import write_for_viewers
+        from ..fitting.output.viewers import restore_shown_map, write_viewer_scripts
         from ..report.page import write_page
 
     folder = Path(options.folder)
@@ -45,7 +45,8 @@ def run(options: argparse.Namespace) -> int:
     path = Path(options.output) if options.output else folder / REPORT
     write_page(path, fit_page(contents))
     if not options.output:
-        write_for_viewers(folder, contents.summary, contents.models, contents.density_map)
+        restore_shown_map(folder, contents.density_map, contents.models)
+        write_viewer_scripts(folder, contents.summary)
     for sentence in contents.missing:
         print(sentence)
     if contents.missing:

@@ -18,7 +18,7 @@ from ..base.errors import InputError
 from ..base.stopwatch import Stopwatch
 from ..base.units import ANGSTROM_PER_NANOMETER, takes_units
 from ..models.structure_files import Header, write_cif
-from .beside import Beside, Pending
+from .helper_processes import HelperProcesses, HelperResult
 from .locks import LOCK
 from .log_table import log_table
 from .run_state import RunState
@@ -45,7 +45,7 @@ class RunFolder:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        self._model: Pending[None] | None = None
+        self._model: HelperResult[None] | None = None
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self.path):
@@ -92,7 +92,7 @@ class RunFolder:
         topology: app.Topology,
         b_factors: np.ndarray,
         header: Header | None = None,
-        beside: Beside | None = None,
+        beside: HelperProcesses | None = None,
     ) -> None:
         """Write a state, its model and its log, for those who watch; the state before becomes the previous one.
 
@@ -104,7 +104,7 @@ class RunFolder:
             In Å².
         header : Header, optional
             Of the model.
-        beside : Beside, optional
+        beside : HelperProcesses, optional
             What writes the model; `finish` waits for it.
         """
         self.finish()
@@ -127,7 +127,7 @@ class RunFolder:
                 source=self.path,
                 remedy="make room, and resume the fit",
             ) from None
-        beside = beside or Beside()
+        beside = beside or HelperProcesses()
         lasting, *others = (beside.shared(each) for each in (topology, b_factors, header))
         positions = state.positions * ANGSTROM_PER_NANOMETER
         self._model = beside.begin(write_cif, self.last_good, lasting, positions, *others)

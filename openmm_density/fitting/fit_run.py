@@ -20,13 +20,13 @@ from ..base.units import ANGSTROM_PER_NANOMETER
 from ..models.preparation import Prepared
 from ..models.structure_files import Header, prepared_header
 from ..validation.geometry import geometry_report
-from .beside import Beside
 from .checkpoints import RunFolder
 from .engine import Engine
 from .final_trials import FinalTrials
 from .fit_map import FitMap
 from .fit_result import FitResult, Progress, Row
 from .fit_systems import FitSystems
+from .helper_processes import HelperProcesses
 from .improvement import why_not_better
 from .installed_extensions import extensions
 from .interrupts import Deadline, StopRequest
@@ -76,7 +76,7 @@ class FitRun:
         measurements: Measurements,
         solute: Prepared,
         stopwatch: Stopwatch,
-        beside: Beside,
+        beside: HelperProcesses,
     ) -> None:
         self.engine = Engine(systems, protocol, options)
         self.searches = Searches(self.engine, protocol, fit_map, options.threads)

@@ -26,7 +26,6 @@ from ..models.structures import Model
 from ..restraints.planarity import SIGMA
 from ..validation.map_checks import MapChecks
 from ..validation.model_report import map_report
-from .beside import Beside, Pending
 from .checkpoints import RunFolder
 from .checks import (
     check_arguments,
@@ -36,10 +35,11 @@ from .checks import (
     check_resolutions,
     check_start,
 )
-from .fit_map import FitMap
+from .fit_map import FitMap, OtherMaps
 from .fit_result import FitResult, Progress
 from .fit_run import FitRun
 from .fit_systems import FitSystems, own_backend
+from .helper_processes import HelperProcesses, HelperResult
 from .installed_extensions import extended, protocol_asked, shared_out
 from .interrupts import Stop, StopRequest
 from .map_examination import (
@@ -51,7 +51,6 @@ from .map_examination import (
 )
 from .measurements import Measurements
 from .options import PreparationOptions, RestraintOptions, RunOptions
-from .other_maps import OtherMaps
 from .placement import Placement
 from .platforms import load_gpu_code, make_context
 from .protocols import Protocol, find_protocol
@@ -172,7 +171,7 @@ class FlexibleFit:
         What took how long.
     planes : PlaneSet
         The flat groups of the model as it was read, without what was added to it: what is reported on.
-    beside : Beside
+    beside : HelperProcesses
         What is done beside the fit, by processes where it runs on a GPU, until its files are written; without a folder, until
         the run ends.
 
@@ -264,8 +263,8 @@ class FlexibleFit:
         of_symmetry = [] if self.symmetry is None else self.symmetry.sentences()
         self.notes = [*of_symmetry, *chemistry.notes, *self._other_maps.doubts, *systems.notes]
         self.density, self.system, self._systems = systems.density, systems.system, systems
-        self._map_reports: dict[tuple[int, bytes], Pending[dict[str, Any]]] = {}
-        self._checks_after: dict[bytes, Pending[MapChecks]] = {}
+        self._map_reports: dict[tuple[int, bytes], HelperResult[dict[str, Any]]] = {}
+        self._checks_after: dict[bytes, HelperResult[MapChecks]] = {}
 
     def _start(
         self,
@@ -319,7 +318,7 @@ class FlexibleFit:
         return [name for name, share in shares if share is not None and share.left_out]
 
     @takes_units("positions")
-    def map_report(self, topology: app.Topology, positions: np.ndarray) -> Pending[dict[str, Any]]:
+    def map_report(self, topology: app.Topology, positions: np.ndarray) -> HelperResult[dict[str, Any]]:
         """Return the report on how well a model agrees with the map, made once, and beside the fit where that has processes.
 
         Parameters
@@ -330,7 +329,7 @@ class FlexibleFit:
 
         Returns
         -------
-        Pending
+        HelperResult
             Of what `openmm_density.validation.model_report.map_report` returns.
         """
         key = id(topology), positions.tobytes()
@@ -341,7 +340,7 @@ class FlexibleFit:
             )
         return self._map_reports[key]
 
-    def checks_after(self, result: FitResult) -> Pending[MapChecks]:
+    def checks_after(self, result: FitResult) -> HelperResult[MapChecks]:
         """Return what a fitted model says of the map, found out once, and beside the fit where that has processes."""
         key = result.final.tobytes()
         if key not in self._checks_after:
@@ -439,9 +438,9 @@ def _prepared(
     return prepared
 
 
-def _loading_beside(run: RunOptions, fit_map: FitMap, preparation: ExitStack) -> Beside:
+def _loading_beside(run: RunOptions, fit_map: FitMap, preparation: ExitStack) -> HelperProcesses:
     """Return what is done beside a fit, whose processes load what they need while it is prepared."""
-    beside = Beside.of_fit(run.platform, run.threads, fit_map.density_map)
+    beside = HelperProcesses.of_fit(run.platform, run.threads, fit_map.density_map)
     preparation.enter_context(beside.ended_by_errors())
     return beside
 

@@ -12,9 +12,9 @@ from ..maps.density_map import DensityMap
 from ..models.preparation import Prepared
 from ..models.structures import Model
 from ..validation.map_checks import MapChecks, check_map_with_model, check_stretching
-from .beside import Beside, Pending
 from .fit_map import FitMap
 from .fit_result import FitResult
+from .helper_processes import HelperProcesses, HelperResult
 from .placement import Placement, check_place, placed, placed_at, placed_near
 
 # A model that correlates by less with a map whose mirror image was asked for has yet to be placed in it.
@@ -58,10 +58,10 @@ def examine_fitted(
     solute: Prepared,
     result: FitResult,
     threads: int | None = None,
-    beside: Beside | None = None,
-) -> Pending[MapChecks]:
+    beside: HelperProcesses | None = None,
+) -> HelperResult[MapChecks]:
     """Look at the map once more, with the model where it was fitted, and at what the map did to the model."""
-    model, n, beside = solute.model, len(solute.positions), beside or Beside()
+    model, n, beside = solute.model, len(solute.positions), beside or HelperProcesses()
     return beside.begin(
         _examined_fitted,
         *map(beside.shared, (fit_map.density_map, model.topology, solute.topology)),

@@ -18,10 +18,10 @@ from ..models.matching import ca_rmsd, match_alpha_carbons
 from ..models.preparation import Prepared
 from ..models.structures import Model
 from ..validation.correlation import MapCorrelation
-from .beside import Beside, Pending
 from .fit_map import FitMap
 from .fit_result import Row
 from .fit_systems import DENSITY_GROUP
+from .helper_processes import HelperProcesses, HelperResult
 
 TIMINGS = 10
 
@@ -33,8 +33,8 @@ class PendingRow:
     """A row of the log whose correlations may yet be computed."""
 
     known: Row  # Without them
-    cc: Pending[float]
-    cc_free: Pending[float] | None
+    cc: HelperResult[float]
+    cc_free: HelperResult[float] | None
 
     @property
     def is_done(self) -> bool:
@@ -65,7 +65,7 @@ class Measurements:
         planes: PlaneSet,
         reference: Model | None = None,
         free_map: FitMap | None = None,
-        beside: Beside | None = None,
+        beside: HelperProcesses | None = None,
     ) -> None:
         self._prepared, self._density, self._planes = prepared, density, planes
         self.cc_initial = cc_initial
@@ -73,7 +73,7 @@ class Measurements:
         scored = prepared.model.topology
         self._fit_map, self._correlation = fit_map, fit_map.correlation(scored)
         self._free_correlation = None if free_map is None else free_map.correlation(scored)
-        self._beside = beside or Beside()
+        self._beside = beside or HelperProcesses()
         self._reference, self._pairs = reference, None
         if reference is not None:
             try:
@@ -120,7 +120,7 @@ class Measurements:
             None if free is None else self._cc_mask(free, in_input),
         )
 
-    def _cc_mask(self, correlation: MapCorrelation, in_input: np.ndarray) -> Pending[float]:
+    def _cc_mask(self, correlation: MapCorrelation, in_input: np.ndarray) -> HelperResult[float]:
         return self._beside.begin(MapCorrelation.cc_mask, self._beside.shared(correlation), in_input)
 
     def cc_noise(self, positions: np.ndarray, cc: float) -> float:

@@ -14,7 +14,7 @@ class LocatedPlace:
 
     label: str  # What a list calls it, as in ``A 134-138`` or ``A LYS 45 CA - A GLY 46 N``
     rows: tuple[int, ...]  # Places among the residues of the summary
-    # Of these residues in the fitted model, in Å; None in the summary of an earlier version
+    # Of these residues in the fitted model, in Å
     centre: tuple[float, float, float] | None = None
 
 
@@ -27,29 +27,21 @@ class LocatedDoubt:
     # model
     rows: tuple[int, ...]
     places: tuple[LocatedPlace, ...] = ()  # The same one by one, as a list shows them
-    # What is doubted, see `openmm_density.fitting.output.doubt.KINDS`; None in the summary of an earlier version
+    # What is doubted, see `openmm_density.fitting.output.doubt.KINDS`
     kind: str | None = None
 
 
 def doubts_in(summary: Mapping[str, Any]) -> list[LocatedDoubt]:
     """Return the doubts of a fit with the residues that each is about."""
-    if "located_doubts" in summary:
-        return [_located(doubt) for doubt in summary["located_doubts"]]
-    finder, doubts = ResidueFinder(summary["residues"]), []
-    for sentence in summary["doubts"]:
-        rows = finder.named_in(sentence)
-        places = tuple(LocatedPlace(summary["residues"][row]["residue"], (row,)) for row in rows)
-        doubts.append(LocatedDoubt(sentence, rows, places))
+    doubts = []
+    for doubt in summary["located_doubts"]:
+        places = tuple(
+            LocatedPlace(each["label"], tuple(each["residues"]), tuple(each["centre"]))
+            for each in doubt["places"]
+        )
+        rows = tuple(sorted({row for place in places for row in place.rows}))
+        doubts.append(LocatedDoubt(doubt["sentence"], rows, places, doubt["kind"]))
     return doubts
-
-
-def _located(doubt: Mapping[str, Any]) -> LocatedDoubt:
-    places = tuple(
-        LocatedPlace(each["label"], tuple(each["residues"]), tuple(each["centre"]))
-        for each in doubt["places"]
-    )
-    rows = tuple(sorted({row for place in places for row in place.rows}))
-    return LocatedDoubt(doubt["sentence"], rows, places, doubt["kind"])
 
 
 class ResidueFinder:

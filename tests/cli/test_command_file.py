@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from openmm_density.base.errors import InputError
-from openmm_density.cli.command_file import read_command, write_command
-from openmm_density.cli.fit_record import read_force_field_files
+from openmm_density.cli.fit_record import read_command, read_force_field_files, write_command
 from openmm_density.fitting.output import FILES, FITTED_REFERENCE
 from openmm_density.fitting.protocols import find_protocol
 from openmm_density.models.force_fields import lasting_names

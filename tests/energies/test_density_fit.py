@@ -16,7 +16,6 @@ import torch
 from openmm import app, unit
 from pdbfixer import PDBFixer
 
-import openmm_density
 from openmm_density import DensityFit, DensityMap, InputError
 from openmm_density.energies import forces
 from openmm_density.energies.fitted_atoms import WEIGHTS
@@ -1046,18 +1045,3 @@ def test_a_crystal_cell_repeats(fragment, measure):
     )
     np.testing.assert_allclose(here, there, rtol=0, atol=1e-4 * np.abs(here).max())
     assert np.abs(here).max() > 0.1
-
-
-def test_the_package_offers_what_the_two_lines_need():
-    assert openmm_density.DensityFit is DensityFit
-    assert openmm_density.DensityMap is DensityMap
-    assert set(openmm_density.__all__) >= {"DensityFit", "DensityMap", "InputError"}
-
-
-def test_a_box_in_the_file_of_the_model_is_no_incompatible_to_the_two_lines(adk_map, fragment):
-    boxed = copy.deepcopy(fragment.topology)
-    boxed.setPeriodicBoxVectors(np.diag([9.0, 9.0, 9.0]) * unit.nanometer)
-    try:
-        DensityFit(adk_map, boxed, 5.0)
-    except InputError as error:
-        assert "periodic=False" in str(error)

@@ -18,7 +18,7 @@ from openmm_density.energies.mate_contacts import (
     excluded_pairs,
     with_inverses,
 )
-from openmm_density.kernels.pairs import mates_reference
+from openmm_density.kernels.pairs import reference
 from openmm_density.models import prepare
 
 from ..fragments import fragment
@@ -164,7 +164,7 @@ def test_all_ways_compute_the_same_energy(small, name, cut):
     positions, k = torch.from_numpy(x / 10), torch.tensor(1.5, dtype=torch.float64)
     settings = [module.switch_from, module.coulomb, module.dielectric]
     tables = module.spheres, module.images, module.excluded
-    expected_energy, gradient = mates_reference.mate_contacts(positions, *tables, module.reach, settings)
+    expected_energy, gradient = reference.mate_contacts(positions, *tables, module.reach, settings)
     assert float(gradient.abs().max()) > 1.0
     add_symmetry_contacts(system, small.topology, x, operators, backend="NativeForce").setForceGroup(5)
     context = context_of(system, x)

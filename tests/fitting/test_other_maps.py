@@ -10,8 +10,7 @@ import pytest
 from openmm_density import DensityMap
 from openmm_density.base.errors import InputError
 from openmm_density.fitting import FlexibleFit
-from openmm_density.fitting.fit_map import FitMap
-from openmm_density.fitting.other_maps import OtherMaps
+from openmm_density.fitting.fit_map import FitMap, OtherMaps
 from openmm_density.maps.corrections import MapCorrections
 
 from ..fragments import fragment

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from openmm_density.kernels import compilation
-from openmm_density.kernels.pairs import mate_contacts, mates_reference
+from openmm_density.kernels.pairs import mate_contacts, reference
 
 ON_GPU = torch.cuda.is_available()
 SETTINGS = [0.7, 138.935, 78.3]
@@ -30,7 +30,7 @@ def case(n=90, dtype=torch.float64, seed=0, images=3):
 
 
 def assert_right(found, arguments, settings=SETTINGS):
-    expected, exact = mates_reference.mate_contacts(arguments[0].double(), *arguments[1:], 0.9, settings)
+    expected, exact = reference.mate_contacts(arguments[0].double(), *arguments[1:], 0.9, settings)
     energy, gradient = found
     assert energy.dtype == torch.float64 and gradient.dtype == arguments[0].dtype
     assert float(energy) == pytest.approx(float(expected), rel=1e-5, abs=1e-4)
@@ -103,11 +103,9 @@ def test_the_gradient_is_that_of_the_energy_where_images_have_their_inverses(com
     both = torch.cat([images[:1], back]).contiguous()
     # A switch, and no charges: what is cut off is cut off smoothly.
     tables = parameters, both, excluded[:0], 0.9, [0.6, 0.0, 1.0]
-    _, gradient = mates_reference.mate_contacts(positions, *tables)
+    _, gradient = reference.mate_contacts(positions, *tables)
     direction = torch.from_numpy(np.random.default_rng(1).normal(size=positions.shape))
-    ends = [
-        float(mates_reference.mate_contacts(positions + s * 1e-6 * direction, *tables)[0]) for s in (1, -1)
-    ]
+    ends = [float(reference.mate_contacts(positions + s * 1e-6 * direction, *tables)[0]) for s in (1, -1)]
     slope = (ends[0] - ends[1]) / 2e-6
     assert slope == pytest.approx(float((gradient * direction).sum()), rel=1e-5)
 
@@ -125,7 +123,7 @@ def test_bad_arguments_are_refused(compiled, message, slot, given):
     arguments = [*case(), 0.9, SETTINGS]
     arguments[slot] = given
     said = []
-    for operator in (mate_contacts, mates_reference.mate_contacts):
+    for operator in (mate_contacts, reference.mate_contacts):
         with pytest.raises(ValueError, match=f"mate_contacts: {message}") as refused:
             operator(*arguments)
         said.append(str(refused.value))

@@ -98,29 +98,6 @@ def test_gather_reads_what_scatter_writes_to(make, dtype):
         assert torch.equal(result, index.float())
 
 
-@cases
-def test_gather_is_the_adjoint(make):
-    values, wa, wbwc, map_size = make()
-    # Whole numbers: both sums are exact, so that they must be equal.
-    x = (8 * values).round()
-    y = torch.arange(map_size, dtype=torch.float32).remainder(13) - 6
-    left = structured_scatter_add(x, wa, wbwc, map_size).double() @ y.double()
-    right = (x.double() * structured_gather(y, wa, wbwc).double()).sum()
-    assert left == right
-    assert left != 0
-
-
-def test_matches_index_add_on_a_map_of_several_megabytes():
-    values, wa, wbwc, map_size = wrapped_cubes(200, (12, 12, 12), (110, 100, 90))
-    flat = (wa.long()[:, :, None, None] + wbwc.long()[:, None]).reshape(-1)
-    expected = torch.zeros(map_size).index_add_(0, flat, values.reshape(-1))
-    for n_threads in (1, 2):
-        torch.set_num_threads(n_threads)
-        torch.testing.assert_close(
-            structured_scatter_add(values, wa, wbwc, map_size), expected, rtol=0, atol=1e-5
-        )
-
-
 def test_reference_passes_gradcheck():
     values, wa, wbwc, map_size = wrapped_cubes(3, (2, 3, 2), (4, 3, 5))
     x = values.double().requires_grad_()
@@ -143,24 +120,6 @@ def test_operators_pass_gradcheck():
         assert torch.autograd.gradcheck(function, (argument,), **settings)
         ones = torch.ones_like(function(argument)).requires_grad_()
         assert torch.autograd.gradgradcheck(function, (argument,), (ones,), **settings)
-
-
-def test_gradients_match_the_reference_in_double():
-    values, wa, wbwc, map_size = wrapped_cubes(40, (4, 5, 6), (12, 11, 10))
-    x = values.clone().requires_grad_()
-    exact_x = values.double().requires_grad_()
-    for leaf, scatter, gather in (
-        (x, structured_scatter_add, structured_gather),
-        (exact_x, reference.structured_scatter_add, reference.structured_gather),
-    ):
-        density = scatter(leaf, wa, wbwc, map_size)
-        energy = (density**3).sum() + (gather(density, wa, wbwc) * leaf).sin().sum()
-        (leaf.first,) = torch.autograd.grad(energy, leaf, create_graph=True)
-        (leaf.second,) = torch.autograd.grad((leaf.first**2).sum(), leaf)
-    for order in ("first", "second"):
-        exact = getattr(exact_x, order)
-        error = (getattr(x, order).double() - exact).abs().max()
-        assert error < 1e-5 * exact.abs().max()
 
 
 def test_gradient_of_a_broadcast_sum_and_of_a_strided_input():
@@ -210,17 +169,6 @@ def other_floats_converted():
 def test_other_floats_are_converted_with_one_warning_a_type_and_process():
     compiler = {name: os.environ[name] for name in ("CXX",) if name in os.environ}
     Child(other_floats_converted, cache=compilation.status()["scatter"].cache, **compiler).result()
-
-
-def test_operator_itself_converts_other_floats():
-    values, wa, wbwc, map_size = wrapped_cubes(5, (3, 3, 3), (6, 6, 6))
-    expected = structured_scatter_add(values, wa, wbwc, map_size)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        result = torch.ops.openmm_density.structured_scatter_add(values.double(), wa, wbwc, map_size)
-        read = torch.ops.openmm_density.structured_gather(expected.double(), wa, wbwc)
-    assert torch.equal(result, expected)
-    assert torch.equal(read, structured_gather(expected, wa, wbwc))
 
 
 def test_nan_and_infinity_stay_where_they_are():

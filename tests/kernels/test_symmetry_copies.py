@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from openmm_density.kernels import compilation
-from openmm_density.kernels.molecules import copies_reference, folded_copies, symmetry_copies
+from openmm_density.kernels.molecules import folded_copies, reference, symmetry_copies
 
 ON_GPU = torch.cuda.is_available()
 both_types = pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -25,10 +25,10 @@ def case(dtype, n=70, fitted=45, copies=11):
 def assert_right(copied, folded, positions, atoms, rotations, translations, gradient):
     """Against the reference with the same numbers in float64."""
     tight = 1e-12 if positions.dtype == torch.float64 else 2e-6
-    expected = copies_reference.symmetry_copies(positions.double(), atoms, rotations, translations)
+    expected = reference.symmetry_copies(positions.double(), atoms, rotations, translations)
     assert copied.dtype == folded.dtype == positions.dtype
     torch.testing.assert_close(copied.double(), expected, rtol=tight, atol=tight)
-    expected = copies_reference.folded_copies(gradient.double(), atoms, rotations, len(positions))
+    expected = reference.folded_copies(gradient.double(), atoms, rotations, len(positions))
     torch.testing.assert_close(folded.double(), expected, rtol=tight, atol=tight)
 
 
@@ -51,12 +51,10 @@ def test_gradients_by_copies_are_folded_as_autograd_does():
     positions.requires_grad_()
     moved = torch.einsum("gij,aj->gai", rotations, positions[atoms]) + translations[:, None]
     torch.testing.assert_close(
-        copies_reference.symmetry_copies(positions, atoms, rotations, translations), moved.reshape(-1, 3)
+        reference.symmetry_copies(positions, atoms, rotations, translations), moved.reshape(-1, 3)
     )
     (expected,) = torch.autograd.grad(moved, positions, gradient.reshape(moved.shape))
-    torch.testing.assert_close(
-        copies_reference.folded_copies(gradient, atoms, rotations, len(positions)), expected
-    )
+    torch.testing.assert_close(reference.folded_copies(gradient, atoms, rotations, len(positions)), expected)
 
 
 def sentence(function, *arguments):
@@ -83,7 +81,7 @@ def test_bad_arguments_of_copies_are_refused(compiled, message, change):
     arguments[change[0]] = change[1]
     said = sentence(symmetry_copies, *arguments)
     assert said.startswith(f"symmetry_copies: {message}")
-    assert sentence(copies_reference.symmetry_copies, *arguments) == said
+    assert sentence(reference.symmetry_copies, *arguments) == said
 
 
 @pytest.mark.parametrize(
@@ -101,7 +99,7 @@ def test_bad_arguments_of_folds_are_refused(compiled, message, change):
     arguments[change[0]] = change[1]
     said = sentence(folded_copies, *arguments)
     assert said.startswith(f"folded_copies: {message}")
-    assert sentence(copies_reference.folded_copies, *arguments) == said
+    assert sentence(reference.folded_copies, *arguments) == said
 
 
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")

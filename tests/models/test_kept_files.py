@@ -13,7 +13,7 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from openmm_density.base.errors import InputError
-from openmm_density.extensions.ensemble.ensemble_files import write_ensemble_cif
+from openmm_density.extensions.ensemble.output import write_ensemble_cif
 from openmm_density.fitting.placement import Placement
 from openmm_density.models import Model, prepare, read_model
 from openmm_density.models.kept_files.cif_document import STALE_BEGINNING, STALE_CATEGORIES

@@ -2,7 +2,7 @@
 
 import pytest
 
-from openmm_density.validation.named_residues import ResidueFinder, doubts_in
+from openmm_density.validation.named_residues import ResidueFinder
 from openmm_density.validation.stretches import doubtful_stretches
 
 
@@ -41,12 +41,7 @@ def test_a_stretch_is_found_from_its_own_sentence(chain, first):
         row |= {"q_score_initial": None, "q_score_final": None}
     [stretch] = doubtful_stretches(residues)
     assert stretch.rows == tuple(range(10, 17))
-    found = doubts_in({"doubts": [str(stretch), "the map is small."], "residues": residues})
-    assert [(doubt.sentence, doubt.rows) for doubt in found] == [
-        (str(stretch), stretch.rows),
-        ("the map is small.", ()),
-    ]
-    assert [place.rows for place in found[0].places] == [(row,) for row in stretch.rows]
+    assert ResidueFinder(residues).named_in(str(stretch)) == stretch.rows
 
 
 def test_insertion_codes_are_part_of_a_number():

@@ -16,6 +16,8 @@ from ...base.units import resolution_in_angstrom, takes_units
 from ...maps.checks import check_map, check_resolution
 from ...maps.density_map import DensityMap
 from ...maps.half_maps import check_half_maps
+from ...models.chemistry.elements import is_hydrogen
+from ...models.chemistry.residues import residue_label
 from ...models.conformer_topology import PlacedConformers
 from ...models.model import Model
 from ...models.symmetry_operators import SymmetryOperators
@@ -425,3 +427,24 @@ def _scored(
 ) -> tuple[float, float]:
     density = scatterers.density(b_factors, occupancies)
     return work.compare(density, False).cc, free.compare(density, False).cc
+
+
+def residue_rows(topology: app.Topology, refined: BFactors) -> list[dict[str, Any]]:
+    """Return the mean B factor of each residue's non-hydrogen atoms, with how well it is determined.
+
+    Returns ``residue`` (as in ``A HIS 57B``), ``b_factor`` and ``b_factor_deviation`` (Å²), and ``determined`` (0 to
+    1).
+    """
+    rows = []
+    for residue in topology.residues():
+        every = [atom.index for atom in residue.atoms()]
+        atoms = [atom.index for atom in residue.atoms() if not is_hydrogen(atom)] or every
+        rows.append(
+            {
+                "residue": residue_label(residue),
+                "b_factor": round(float(refined.b_factors[atoms].mean()), 2),
+                "b_factor_deviation": round(float(refined.deviations[atoms].mean()), 2),
+                "determined": round(float(refined.determined[atoms].mean()), 3),
+            }
+        )
+    return rows

@@ -66,7 +66,7 @@ class AtomicParameters(FitExtension):
 
     def blocks(self, summary: Mapping[str, Any], residues: Sequence[Mapping[str, Any]]) -> Sequence[Block]:
         """Return the B factors by residue, refined or not, and refined occupancies."""
-        from .report import b_factor_blocks
+        from .output import b_factor_blocks
 
         return b_factor_blocks(summary, residues)
 

@@ -125,7 +125,7 @@ def _show(
     model: Model,
     left_out: list[str],
 ) -> None:
-    from ...energies.atomic_parameters.by_residue import residue_rows
+    from ...energies.atomic_parameters.b_factors import residue_rows
     from ...energies.atomic_parameters.in_words import b_factors_in_words
 
     rows = residue_rows(model.topology, refined)

@@ -1,13 +1,19 @@
-"""What ``summary.json`` says of B factors and occupancies."""
+"""What ``summary.json`` and the page of a fit say of B factors and occupancies."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import numpy as np
 
+from ...energies.atomic_parameters.in_words import b_factors_in_words
 from ...fitting.extension import Told
 from ...fitting.fit_result import FitResult
 from ...fitting.written_atoms import input_b_factors
 from ...models.chemistry.elements import is_hydrogen
+from ...report.blocks import Block, Plot, Table, Text
+from ...report.residue_plots import b_factor_figure
 
 _UNITS = {
     **dict.fromkeys(("b_factor", "b_factor_deviation", "mean_b_deviation"), "Å²"),
@@ -51,3 +57,29 @@ def _of_residues(result: FitResult) -> dict[str, list[float | None]]:
 def _mean(values: np.ndarray) -> float | None:
     known = [float(value) for value in values if np.isfinite(value)]
     return round(sum(known) / len(known), 2) if known else None
+
+
+_REFINED = "B factors by residue, refined, with standard deviations (click on a residue to see it)"
+_KEPT = "B factors, as they were in the input: this fit does not refine them"
+
+
+def b_factor_blocks(summary: Mapping[str, Any], residues: Sequence[Mapping[str, Any]]) -> list[Block]:
+    """Return what a page shows of B factors, and of occupancies where they were refined."""
+    refined, occupancies = summary.get("b_factors"), summary.get("occupancies")
+    blocks: list[Block] = [
+        Plot(
+            "b-factors",
+            _KEPT if refined is None else _REFINED,
+            "The mean B factor of each residue.",
+            b_factor_figure(summary["residues"], [residue["b_factor"] for residue in residues]),
+        )
+    ]
+    if refined is not None:
+        blocks.append(Text(b_factors_in_words(refined, of_amplitudes=bool(summary.get("crystal")))))
+    if occupancies is not None:
+        rows = [
+            (name, [f"{value:.2f}", f"{occupancies['deviations'][name]:.2f}"])
+            for name, value in occupancies["values"].items()
+        ]
+        blocks.append(Table("Occupancies, refined", ["occupancy", "standard deviation"], rows))
+    return blocks

@@ -22,8 +22,7 @@ from ...base.errors import InputError, SimulationError
 from ...base.multi_process_service import VISIBLE, Say, shared_gpu
 from ...base.program_process import begin_program
 from ...fitting.interrupts import StopRequest
-from .direction import carry_out
-from .frame_fit import FrameFits, Interrupted
+from .frame_fit import FrameFits, Interrupted, carry_out
 from .settings import SeriesStart, Settings
 from .steps import DIRECTIONS
 

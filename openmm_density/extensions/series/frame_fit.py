@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from ...base.stopwatch import Stopwatch
 from ...fitting.fit_map import FitMap
 from ...fitting.fit_result import Row
 from ...fitting.flexible_fit import FlexibleFit
+from ...fitting.improvement import CC_TOLERANCE
 from ...fitting.locks import wait_until_free
 from ...fitting.output import OutputFolder
 from ...fitting.output.results import (
@@ -25,7 +26,7 @@ from ...fitting.output.results import (
 from ...maps.density_map import DensityMap
 from ...models.structures import read_model
 from .settings import SeriesStart, Settings
-from .steps import Step
+from .steps import Step, steps_of_direction
 
 NEAR = 0.6
 """Of the correlation that the neighbour's model has with its own volume: with less it starts far from its density. At 5 Å
@@ -215,3 +216,45 @@ class FrameFits:
         if told is None:
             return False
         return lambda done, total, doing, row: told(step, done, total, doing, row)
+
+
+FAULTS = (
+    *("clash_count", "ramachandran_outlier_count", "rotamer_outlier_count", "twisted_count"),
+    *("wrong_alpha_count", "wrong_centre_count"),
+)
+"""What is counted of a geometry."""
+
+
+def better_fit(fits: Sequence[FrameFit]) -> FrameFit:
+    """Return the fit with the highest correlation; among those that hardly differ in it, the one with the best geometry.
+
+    The correlation is the free one where there is one. Where geometries have as many faults, the first stays.
+    """
+    highest = max(fit.score for fit in fits)
+    equal = [fit for fit in fits if fit.score >= highest - CC_TOLERANCE]
+    return min(equal, key=lambda fit: faults(fit.summary["geometry_final"]))
+
+
+def faults(geometry: Mapping[str, Any]) -> int:
+    """Return how many clashes, outliers, twisted peptides and wrong centres the geometry of a summary has."""
+    return sum(geometry.get(name) or 0 for name in FAULTS)
+
+
+Finished = Callable[[FrameFit], None]
+"""Called with each fit that is finished."""
+
+
+def carry_out(
+    fits: FrameFits, first: FrameFit, direction: str, finished: Finished = lambda _: None
+) -> list[FrameFit]:
+    """Return the fits of one direction, in their order."""
+    of_frame: dict[int, list[FrameFit]] = {first.step.frame: [first]}
+    made = []
+    n_frames = len(fits.settings.maps)
+    for step in steps_of_direction(first.step.frame, n_frames, direction):
+        neighbour = better_fit(of_frame[step.source])
+        for fit in fits.from_neighbour(step, neighbour):
+            of_frame.setdefault(step.frame, []).append(fit)
+            made.append(fit)
+            finished(fit)
+    return made

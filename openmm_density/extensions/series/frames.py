@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from ...models.rigid_domains import DomainMotion
-from .choice import faults
-from .frame_fit import FrameFit
+from .frame_fit import FrameFit, faults
 from .internal_coordinates import InternalCoordinate
 
 

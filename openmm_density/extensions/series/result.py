@@ -20,8 +20,7 @@ from ...models.model import Model
 from ...models.rigid_domains import domain_motions, rigid_domains
 from ...models.structures import read_model
 from ...models.superposition import superposition
-from .choice import better_fit
-from .frame_fit import FrameFit
+from .frame_fit import FrameFit, better_fit
 from .frames import SeriesFrame, SeriesPath
 from .internal_coordinates import InternalCoordinate
 from .settings import SeriesStart, Settings

@@ -23,9 +23,8 @@ from ...fitting.protocols import Protocol
 from ...fitting.worker_process import available_cores
 from ...maps.corrections import MapCorrections
 from ...models.structures import Model, read_model
-from .direction import carry_out
 from .direction_process import carry_out_beside
-from .frame_fit import FrameFit, FrameFits, Interrupted
+from .frame_fit import FrameFit, FrameFits, Interrupted, carry_out
 from .internal_coordinates import InternalCoordinate
 from .output import SERIES_FILES, write_series
 from .protocols import FIRST, NEXT, protocol_of

@@ -12,9 +12,9 @@ from ...models.matching import match_alpha_carbons, match_ligands, residues_of
 from ...models.model import Model
 from ...validation.model_report import residue_changes
 from ...validation.stretches import DoubtfulStretch, doubtful_stretches
-from ..beside import Pending
 from ..fit_result import FitResult
 from ..flexible_fit import FlexibleFit
+from ..helper_processes import HelperResult
 from ..rebuilding.changes import mark_rebuilt
 
 MOST_MARKED = 5
@@ -85,7 +85,7 @@ def begin_reports(fit: FlexibleFit, result: FitResult) -> None:
         fit.checks_after(result)
 
 
-def _map_reports(fit: FlexibleFit, result: FitResult) -> dict[str, Pending[dict[str, Any]]]:
+def _map_reports(fit: FlexibleFit, result: FitResult) -> dict[str, HelperResult[dict[str, Any]]]:
     model = result.prepared.model
     final = result.prepared.input_positions(result.final)
     models = {"initial": (model.topology, model.positions), "final": (model.topology, final)}

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from openmm import app
 
-from ..beside import Pending
 from ..fit_result import FitResult
 from ..flexible_fit import FlexibleFit
+from ..helper_processes import HelperResult
 from ..interrupts import Stop
 from .agreement import MOST_MARKED, ModelAgreement, poorest
 
@@ -36,7 +36,7 @@ class Pictures:
         # What begins beside the fit is drawn to its end.
         drawn = calls if not (self._beside.has_processes and self._is_late) else {}
         self._left_out = [name for name in calls if name not in drawn]
-        self._drawn: dict[str, Pending[None]] = {
+        self._drawn: dict[str, HelperResult[None]] = {
             name: self._beside.begin(draw, folder / name, *shown) for name, (draw, *shown) in drawn.items()
         }
 

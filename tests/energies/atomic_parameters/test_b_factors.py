@@ -8,8 +8,7 @@ from openmm import Platform, app, unit
 
 from openmm_density import DensityMap, InputError
 from openmm_density.energies.atomic_parameters import BFactorRefinement
-from openmm_density.energies.atomic_parameters.b_factors import HalfMapCheck, LevelScore
-from openmm_density.energies.atomic_parameters.by_residue import residue_rows
+from openmm_density.energies.atomic_parameters.b_factors import HalfMapCheck, LevelScore, residue_rows
 from openmm_density.maps.simulated_map import band_limited_noise
 
 

@@ -25,8 +25,8 @@ from openmm_density.energies.modules import ProbeEnergy
 from openmm_density.energies.native_force import BuildError, Computation, NativeForce, forms, make_force
 from openmm_density.energies.native_force import force as force_module
 from openmm_density.energies.native_force.computation import packed
-from openmm_density.energies.planarity import planarity_module
 from openmm_density.kernels import compilation
+from openmm_density.restraints.planarity import planarity_module
 from openmm_density.restraints.ramachandran import RamachandranRestraint
 
 from ...fragments import fragment

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from openmm_density.base.errors import InputError
-from openmm_density.extensions.ensemble.ensemble_files import write_ensemble_cif
+from openmm_density.extensions.ensemble.output import write_ensemble_cif
 
 from ...fragments import fragment
 

@@ -1,6 +1,6 @@
 """What is told of replicas that exchanged."""
 
-from openmm_density.extensions.exchange.output import exchange_note, exchanged_in_words
+from openmm_density.extensions.exchange import exchange_note, exchanged_in_words
 
 EXCHANGE = {
     "replicas": 3,

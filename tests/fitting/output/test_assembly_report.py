@@ -8,7 +8,7 @@ import pytest
 from openmm_density import DensityMap
 from openmm_density.extensions.symmetry import point_group
 from openmm_density.extensions.symmetry.assembly import copied_topology
-from openmm_density.fitting.output.report.assembly import assembly_card, shown_copies
+from openmm_density.fitting.output.report.contents import assembly_card, shown_copies
 from openmm_density.report.shown_model import ShownModel
 from openmm_density.report.structures import drawn_models
 from openmm_density.report.surfaces import surfaces

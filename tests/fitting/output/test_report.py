@@ -211,28 +211,6 @@ def test_the_map_of_the_page_is_that_of_the_fit(fitted, page):
     assert np.abs(grid.reshape(-1) - expected).max() <= packed["step"]
 
 
-def test_a_summary_of_an_earlier_version_will_do(folder, tmp_path):
-    copied = shutil.copytree(folder, tmp_path / "copied")
-    summary = json.loads((copied / "summary.json").read_text(encoding="utf-8"))
-    # What was not there a version ago.
-    later = (
-        "final_strength",
-        "final_strength_search",
-        "exchange",
-        "located_doubts",
-        "command",
-        "map_mean",
-        "map_sd",
-    )
-    (copied / "summary.json").write_text(json.dumps({k: v for k, v in summary.items() if k not in later}))
-    [repeat] = [
-        section.blocks[0].text
-        for section in fit_page(read_contents(copied)).sections
-        if section.key == "cite"
-    ]
-    assert repeat.startswith("openmm-density fit") and "--protocol protocol.toml" in repeat
-
-
 def test_what_was_rebuilt_is_shown(folder):
     contents = read_contents(folder)
     labels = [row["residue"] for row in contents.summary["residues"]]
@@ -273,14 +251,6 @@ def test_half_maps_are_drawn_with_the_strengths_that_they_were_fitted_with(folde
         block for block in blocks(page, "done") if isinstance(block, Table) and "half" in block.caption
     ]
     assert ("10", ["0.850", "0.830", "yes"]) in table.rows
-    # A scan of an earlier version has no curve.
-    earlier = {
-        name: value
-        for name, value in scan.as_dict().items()
-        if name in ("strengths", "work", "free", "chosen")
-    }
-    page = fit_page(replace(contents, summary={**contents.summary, "half_maps": earlier}))
-    assert not any("half maps" in card.name for card in page.cards)
 
 
 def test_an_ensembles_heaviest_conformation_is_shown_alone():

@@ -11,8 +11,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from ....validation.stretches import DoubtfulStretch
-from .ligand_panel import plot_ligands
-from .residue_rows import MEASURES, STAGES, ResidueRows
+from .residue_rows import MEASURES, STAGES, ResidueRows, plot_ligands
 from .style import BETTER, DOUBTFUL, GRID, REBUILT, WORSE, white_outline
 
 WIDEST_GAP = 12

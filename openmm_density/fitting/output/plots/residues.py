@@ -14,9 +14,8 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
 from ....validation.stretches import DoubtfulStretch
-from .ligand_panel import plot_ligands
 from .residue_curves import residue_curves
-from .residue_rows import MEASURES, STAGES, ResidueRows
+from .residue_rows import MEASURES, STAGES, ResidueRows, plot_ligands
 from .style import DOUBTFUL, REBUILT, STYLE, save
 
 # More chains are drawn as strips of colour, for which one page has room.

@@ -20,53 +20,23 @@ from ....models.structures import read_model
 from ....report.shown_model import ShownModel
 from ...placement import Placement
 from ..viewers.shown_files import BEFORE, REFERENCE, SHOWN_MAP, SUFFIXES
-from .assembly import shown_copies
-from .contents import FitContents, labels
+from .contents import FitContents, labels, shown_copies
 
 # What a folder holds, since it does, of what was fitted: as the fit had it, corrected and placed.
 _BEFORE, _REFERENCE = (tuple(f"{name}{suffix}" for suffix in SUFFIXES) for name in (BEFORE, REFERENCE))
 _MAP = (SHOWN_MAP,)
 
 
-# What a summary may lack that an earlier version wrote, and what none may.
-_EARLIER: dict[str, Any] = {
-    **dict.fromkeys(
-        ("simulated", "final_strength_search", "placement", "map_corrections", "mate_contacts_final")
-    ),
-    **dict.fromkeys(f"flat_ligands_{stage}" for stage in ("initial", "final", "reference")),
-    **{"exchange": [], "rebuilding": [], "solvent": "none", "force_backend": "TorchForce"},
-}
 _STAGES = ("initial", "final", "reference")
+# What the page is made of.
 _NEEDED = (
-    *(
-        f"{name}_{stage}"
-        for stage in _STAGES
-        for name in ("cc", "q_score", "geometry", "fsc_resolution", "fsc_falls")
-    ),
+    *(f"{name}_{stage}" for stage in _STAGES for name in ("cc", "q_score", "geometry", "fsc_resolution", "fsc_falls")),
     *(f"{name}_{stage}" for stage in _STAGES[:2] for name in ("ca_rmsd", "similarity")),
-    *(
-        "geometry_relaxed",
-        "ca_rmsd_of",
-        "similarity",
-        "worst_residues",
-        "doubts",
-        "notes",
-        "stages",
-        "versions",
-    ),
-    *(
-        "model",
-        "map",
-        "reference",
-        "resolution",
-        "map_voxel_size",
-        "n_fitted_atoms",
-        "interrupted",
-        "blow_ups",
-    ),
-    *("protocol", "steps", "steps_planned", "seed", "strength", "platform", "forcefield"),
-    *("wall_seconds", "seconds_by_part"),
-)
+    "geometry_relaxed", "ca_rmsd_of", "similarity", "worst_residues", "doubts", "located_doubts", "notes", "stages",
+    "versions", "model", "map", "reference", "resolution", "map_voxel_size", "n_fitted_atoms", "interrupted", "blow_ups",
+    "protocol", "steps", "steps_planned", "seed", "strength", "final_strength", "platform", "forcefield", "wall_seconds",
+    "seconds_by_part",
+)  # fmt: skip
 
 
 def read_contents(
@@ -122,7 +92,6 @@ def _read_summary(folder: Path) -> dict[str, Any]:
         raise InputError(
             "it is not the summary of a fit", source=path, remedy="give the folder that fit wrote"
         )
-    summary = {**_EARLIER, "final_strength": summary.get("strength"), **summary}
     lacking = [name for name in _NEEDED if name not in summary]
     if lacking:
         raise InputError(f"it lacks {listing(lacking, 5)}", source=path, remedy="start the fit again")

@@ -34,8 +34,7 @@ from ....report.surfaces import surfaces_of
 from ....validation.named_residues import LocatedDoubt, ResidueFinder, doubts_in
 from ...installed_extensions import extensions
 from ..figures import crossing_in_words, figure_table
-from .assembly import assembly_card
-from .contents import FitContents
+from .contents import FitContents, assembly_card
 from .crystal import crystal_cards, crystal_section, crystal_verdict
 from .done import done_section
 
@@ -163,9 +162,8 @@ def _did_it_fit(contents: FitContents, doubts: Sequence[LocatedDoubt]) -> Sectio
     figures = figure_table(summary)
     stages = _stages(summary)
     curves = {stage: (label, summary.get(f"fsc_{stage}")) for stage, label in stages.items()}
-    # A fit of an earlier version compared its half maps at some strengths only.
     halves = (summary["half_maps"] or {}).get("fsc")
-    doubtful = [place.rows for doubt in doubts for place in doubt.places] or [doubt.rows for doubt in doubts]
+    doubtful = [place.rows for doubt in doubts for place in doubt.places]
     blocks: list[Block] = [
         _without_empty_columns(Table("Agreement with the map", figures.headings, figures.agreement)),
         *(Text(sentence) for sentence in contents.missing),
@@ -252,8 +250,6 @@ def _can_it_be_trusted(
 
 def _doubt_item(doubt: LocatedDoubt) -> Item:
     spots = [Spot(f"Show {place.label}", place.rows) for place in doubt.places[:10]]
-    if not spots and doubt.rows:
-        spots = [Spot("Show me", doubt.rows)]
     section = "geometry" if doubt.kind == "geometry" or doubt.sentence.startswith("the geometry") else None
     sentence = doubt.sentence[:1].upper() + doubt.sentence[1:]
     return Item(sentence, spots or [Spot("Show me the model")], section)

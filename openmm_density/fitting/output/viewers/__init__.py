@@ -5,19 +5,18 @@ from typing import TYPE_CHECKING
 from ....base.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from .earlier_fit import write_for_viewers
     from .scene import Scene, read_scene
     from .scripts import write_viewer_scripts
-    from .shown_files import write_shown_files
+    from .shown_files import restore_shown_map, write_shown_files
 
-__all__ = ["Scene", "read_scene", "write_for_viewers", "write_shown_files", "write_viewer_scripts"]
+__all__ = ["Scene", "read_scene", "restore_shown_map", "write_shown_files", "write_viewer_scripts"]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "Scene": "scene",
         "read_scene": "scene",
-        "write_for_viewers": "earlier_fit",
+        "restore_shown_map": "shown_files",
         "write_shown_files": "shown_files",
         "write_viewer_scripts": "scripts",
     },

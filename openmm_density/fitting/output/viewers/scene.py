@@ -30,7 +30,7 @@ class Scene:
     """What is shown of a fit."""
 
     models: tuple[ShownModel, ...]  # Those that are there, in the order of `MODELS`; the fitted one always is
-    # `map_file`, `map_title`: the map in the folder; None in that of an earlier version, which has none.
+    # `map_file`, `map_title`: the map in the folder; None where a stopped fit left it out.
     map_file: str | None
     map_title: str
     # At which its surface is drawn, in the map's own units, see
@@ -44,7 +44,6 @@ class Scene:
 def read_scene(folder: Path, summary: Mapping[str, Any]) -> Scene:
     """Return what there is to show in the folder of a fit.
 
-    `folder` with the models that a fit writes; one of an earlier version has neither the map nor the model before.
     `summary`: what its ``summary.json`` holds.
     """
     models = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from ....maps.density_map import DensityMap
 from ....maps.map_files import WHOLE_STEPS
 from ....models.structure_files import pdb_limit, write_model_cif, write_pdb
 from ....models.structures import Model
+from ....report.shown_model import ShownModel
 from ...fit_result import FitResult
 from ...flexible_fit import FlexibleFit
 from ...interrupts import Stop
@@ -59,6 +60,13 @@ def write_shown_map(folder: Path, density_map: DensityMap, around: Sequence[np.n
         on_whole_steps(density_map.crop(np.concatenate(around), MARGIN)).write(path)
     except InputError:  # models outside the map, or a grid that no MRC file can hold
         path.unlink(missing_ok=True)
+
+
+def restore_shown_map(folder: Path, density_map: DensityMap | None, models: Iterable[ShownModel]) -> None:
+    """Write the map, corrected as for the fit, around models of its report, where a stopped fit left it out."""
+    if density_map is not None and not (folder / SHOWN_MAP).exists():
+        around = [model.positions[np.isfinite(model.positions).all(axis=1)] for model in models]
+        write_shown_map(folder, density_map, around)
 
 
 def on_whole_steps(density_map: DensityMap) -> DensityMap:

@@ -15,7 +15,7 @@ from openmm_density import DensityMap
 from openmm_density.fitting.output import OutputFolder
 from openmm_density.fitting.output.viewers import (
     read_scene,
-    write_for_viewers,
+    restore_shown_map,
     write_shown_files,
     write_viewer_scripts,
 )
@@ -103,21 +103,6 @@ def test_scripts_name_what_is_in_the_folder_and_where_it_moves_does_not_matter(w
     assert f" level {summary['contour_level']:.6g} " in texts["fitted.cxc"]
 
 
-def test_a_folder_of_an_earlier_version_has_scripts_of_what_it_holds(written, tmp_path):
-    folder, summary = written
-    shutil.copy(folder / "fitted.pdb", tmp_path)
-    earlier = {
-        name: value for name, value in summary.items() if name not in ("located_doubts", "contour_level")
-    }
-    earlier["doubts"] = [f"the fit made Ramachandran outliers of {summary['residues'][3]['residue']}: look."]
-    write_viewer_scripts(tmp_path, earlier)
-    scene = read_scene(tmp_path, earlier)
-    assert [model.role for model in scene.models] == ["fitted"] and scene.map_file is None
-    assert scene.doubts[0].places[0].rows == (3,) and scene.doubts[0].places[0].centre is None
-    text = (tmp_path / "fitted.cxc").read_text(encoding="utf-8")
-    assert "open fitted.pdb id 2" in text and commands_of(text)
-
-
 def test_a_model_that_was_kept_as_it_was_is_called_so(written):
     folder, summary = written
     (folder / "after.pdb").write_text("END\n")
@@ -146,29 +131,19 @@ def test_whoever_waits_for_the_end_of_a_fit_does_not_wait_for_the_map(fitted, tm
     assert (tmp_path / "fitted_map.mrc").stat().st_size > 1024
 
 
-def test_what_an_earlier_fit_lacks_is_written_from_its_report(fitted, written, tmp_path):
-    (fit, result), (folder, summary) = fitted, written
-    for name in ("fitted.pdb", "fitted_reference.pdb"):
-        shutil.copy(folder / name, tmp_path)
-    topology = fit.prepared.topology
+def test_a_map_that_a_stopped_fit_left_out_is_written_with_its_report(fitted, written, tmp_path):
+    (fit, result), (folder, _) = fitted, written
     before = result.initial.copy()
-    hydrogens = [atom.index for atom in topology.atoms() if atom.element.symbol == "H"]
-    before[hydrogens] = np.nan  # the file that was fitted had none
+    before[::3] = np.nan  # the file that was fitted lacked them
     models = [
-        ShownModel("after", "after", topology, result.final),
-        ShownModel("before", "before", topology, before),
-        ShownModel("reference", "reference", fit.reference.topology, fit.reference.positions),
+        ShownModel(key, key, fit.prepared.topology, each)
+        for key, each in (("a", result.final), ("b", before))
     ]
-    earlier = {name: value for name, value in summary.items() if name != "contour_level"}
-    write_for_viewers(tmp_path, earlier, models, fit.density_map)
-    assert not (tmp_path / "fitted_reference_input.cif").exists()
-    heavy = read_model(tmp_path / "fitted_before_input.cif")
-    np.testing.assert_allclose(heavy.positions, np.delete(before, hydrogens, axis=0), atol=1e-3)
-    text = (tmp_path / "fitted.cxc").read_text(encoding="utf-8")
-    level = float(text.split(" level ")[1].split()[0])
-    assert level == pytest.approx(summary["contour_level"], rel=0.05)
-    opened = [match[0].split()[1] for match in commands_of(text) if match[0].startswith("open")]
-    assert opened == ["fitted_map.mrc", "fitted_before_input.cif", "fitted.pdb", "fitted_reference.pdb"]
+    restore_shown_map(tmp_path, None, models)
+    assert not (tmp_path / "fitted_map.mrc").exists()
+    restore_shown_map(tmp_path, fit.density_map, models)
+    restored, shown = (DensityMap.from_file(each / "fitted_map.mrc") for each in (tmp_path, folder))
+    assert restored.value_at(result.final) == pytest.approx(shown.value_at(result.final), abs=1e-6)
 
 
 def test_a_version_in_somebody_elses_summary_never_becomes_code(written, tmp_path):

@@ -30,7 +30,7 @@ _MODULES = (
 _Result = TypeVar("_Result")
 
 
-class Pending(Generic[_Result]):
+class HelperResult(Generic[_Result]):
     """What a call returns, once it has."""
 
     def __init__(self, call: Callable[[], _Result], future: Future[_Result] | None = None) -> None:
@@ -56,7 +56,7 @@ class Pending(Generic[_Result]):
             return self._call()
 
 
-class Beside:
+class HelperProcesses:
     """Call functions in so many processes; with none, here, when what they return is asked for."""
 
     def __init__(self, count: int = 0) -> None:
@@ -76,7 +76,7 @@ class Beside:
         self._ended = weakref.finalize(self, _end, self._threads, callers)
 
     @classmethod
-    def of_fit(cls, platform: str, threads: int | None, density_map: DensityMap) -> Beside:
+    def of_fit(cls, platform: str, threads: int | None, density_map: DensityMap) -> HelperProcesses:
         """Return what a fit has beside it: processes where its steps run on a GPU, and cores are there and allowed."""
         on_cpu = platform in ("CPU", "Reference")
         if on_cpu or density_map.data.nbytes > LARGEST_MAP:
@@ -95,15 +95,15 @@ class Beside:
             self._shared[id(value)] = Shared(value)
         return self._shared[id(value)]
 
-    def begin(self, function: Callable[..., _Result], *arguments: Any) -> Pending[_Result]:
+    def begin(self, function: Callable[..., _Result], *arguments: Any) -> HelperResult[_Result]:
         """Call a function beside the fit."""
 
         def call() -> _Result:
             return function(*(each.value if isinstance(each, Shared) else each for each in arguments))
 
         if self._threads is None:
-            return Pending(call)
-        return Pending(call, self._threads.submit(self._asked, function, arguments))
+            return HelperResult(call)
+        return HelperResult(call, self._threads.submit(self._asked, function, arguments))
 
     @contextmanager
     def ended_by_errors(self) -> Iterator[None]:

@@ -3,8 +3,8 @@
 import openmm
 import pytest
 
+from openmm_density.fitting.relaxation import clashing_pairs
 from openmm_density.models import prepare
-from openmm_density.models.clashes import clashing_pairs
 
 from ..fragments import fragment
 

@@ -13,9 +13,9 @@ import pytest
 
 from openmm_density import DensityMap
 from openmm_density.base.errors import InputError
-from openmm_density.fitting import FlexibleFit, beside
-from openmm_density.fitting.beside import Beside
+from openmm_density.fitting import FlexibleFit, helper_processes
 from openmm_density.fitting.checkpoints import RunFolder
+from openmm_density.fitting.helper_processes import HelperProcesses
 from openmm_density.fitting.output import OutputFolder
 from openmm_density.fitting.protocols import Protocol, Stage
 from openmm_density.validation.correlation import MapCorrelation
@@ -36,16 +36,16 @@ def parts(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def processes():
-    found = Beside(1)
+    found = HelperProcesses(1)
     yield found
     found.end()
 
 
 def written(parts, folder, with_processes, monkeypatch):
     model, density_map = parts
-    made = Beside(1) if with_processes else Beside()
+    made = HelperProcesses(1) if with_processes else HelperProcesses()
     with monkeypatch.context() as patch:
-        patch.setattr(Beside, "of_fit", lambda *_: made)
+        patch.setattr(HelperProcesses, "of_fit", lambda *_: made)
         output = OutputFolder(folder)
         fit = FlexibleFit(
             model,
@@ -78,7 +78,7 @@ def test_a_fit_and_its_files_are_the_same_with_processes(parts, tmp_path, monkey
         assert value == summaries[1][name] or "ms_per_step" in name or "seconds" in name, name
 
 
-class Running(Beside):
+class Running(HelperProcesses):
     """Says that it has processes until they are ended."""
 
     ended = False
@@ -95,7 +95,7 @@ class Running(Beside):
 @pytest.fixture
 def running(monkeypatch):
     made = Running()
-    monkeypatch.setattr(Beside, "of_fit", lambda *_: made)
+    monkeypatch.setattr(HelperProcesses, "of_fit", lambda *_: made)
     return made
 
 
@@ -130,7 +130,7 @@ def test_processes_end_where_a_fit_cannot_be_prepared_or_run(parts, running):
 
 
 def test_what_was_begun_does_not_hold_up_an_error():
-    made = Beside(1)
+    made = HelperProcesses(1)
     with pytest.raises(ZeroDivisionError), made.ended_by_errors():
         pending = [made.begin(time.sleep, 0.0) for _ in range(20)]
         raise ZeroDivisionError
@@ -144,7 +144,7 @@ def test_rows_come_in_their_order_once_they_are_complete(parts):
     fit = FlexibleFit(model, density_map, RESOLUTION, PROTOCOL, threads=1, report_interval=20)
     late, said = {}, []
 
-    class Late(Beside):
+    class Late(HelperProcesses):
         def begin(self, function, *arguments):
             pending = super().begin(function, *arguments)
             if function is MapCorrelation.cc_mask:
@@ -183,7 +183,7 @@ def test_what_a_process_cannot_do_is_done_here(processes, parts):
 
 
 def test_where_a_process_ends_all_is_done_here():
-    beside_it = Beside(1)
+    beside_it = HelperProcesses(1)
     caller = beside_it._idle.get()
     beside_it._idle.put(caller)
     caller.process.kill()
@@ -196,11 +196,11 @@ def test_where_a_process_ends_all_is_done_here():
 
 def test_processes_are_for_gpus_with_cores_and_maps_that_are_not_too_large(monkeypatch):
     counts = []
-    monkeypatch.setattr(Beside, "__init__", lambda self, count=0: counts.append(count))
-    monkeypatch.setattr(beside, "available_cores", lambda: 8)
+    monkeypatch.setattr(HelperProcesses, "__init__", lambda self, count=0: counts.append(count))
+    monkeypatch.setattr(helper_processes, "available_cores", lambda: 8)
     small = DensityMap(np.zeros((4, 4, 4), np.float32), np.eye(3), np.zeros(3))
     for platform, threads in (("CUDA", None), ("CUDA", 2), ("CUDA", 1), ("CPU", None), ("Reference", None)):
-        Beside.of_fit(platform, threads, small)
-    monkeypatch.setattr(beside, "LARGEST_MAP", 100)
-    Beside.of_fit("CUDA", None, small)
+        HelperProcesses.of_fit(platform, threads, small)
+    monkeypatch.setattr(helper_processes, "LARGEST_MAP", 100)
+    HelperProcesses.of_fit("CUDA", None, small)
     assert counts == [4, 1, 0, 0, 0, 0]
