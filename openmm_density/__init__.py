@@ -55,18 +55,6 @@ hook_imports(_load_forces, _register_operators)
 
 _find, __dir__ = lazy_names(
     __name__,
-    {
-        "DensityFit": "energies",
-        "DensityMap": "maps",
-        "DensityReporter": "reporters",
-        "EnsembleFit": "energies",
-        "FlexibleFit": "fitting",
-        "InputError": "base.errors",
-        "SimulationError": "base.errors",
-        "PlanarityRestraint": "restraints",
-        "SymmetryOperators": "models",
-        "read_model": "models",
-    },
     (
         "analysis",
         "energies",

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
+import ast
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
 
 def lazy_names(
-    package: str, where: Mapping[str, str], modules: tuple[str, ...] = ()
+    package: str, modules: tuple[str, ...] = ()
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return the functions ``__getattr__`` and ``__dir__`` of a package whose names are imported at their first use.
 
-    ``dir`` and the completion of an interactive session show these names and modules, and nothing else.
+    These are the names that it imports ``if TYPE_CHECKING``, from where they are imported there. ``dir`` and the completion of an
+    interactive session show these names and modules, and nothing else.
 
     Parameters
     ----------
     package : str
         The package's ``__name__``.
-    where : mapping of str to str
-        The module, below the package, that defines each name.
     modules : tuple of str
         Modules below the package that users import from: found as its attributes also before they are imported.
     """
+    where = _declared(package)
 
     def find(name: str) -> Any:
         if name in where:
@@ -39,3 +40,15 @@ def lazy_names(
         return [*where, *modules]
 
     return find, names
+
+
+def _declared(package: str) -> dict[str, str]:
+    """Return the module below a package that each name is from which the package imports for type checkers."""
+    tree = ast.parse(sys.modules[package].__spec__.loader.get_source(package))
+    return {
+        each.name: statement.module
+        for block in tree.body
+        if isinstance(block, ast.If)  # TYPE_CHECKING
+        for statement in block.body
+        for each in statement.names
+    }

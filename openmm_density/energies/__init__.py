@@ -11,6 +11,4 @@ if TYPE_CHECKING:
 
 __all__ = ["DensityFit", "EnsembleFit", "PaiNN"]
 
-__getattr__, __dir__ = lazy_names(
-    __name__, {"DensityFit": "density_fit", "EnsembleFit": "ensemble_fit", "PaiNN": "painn"}
-)
+__getattr__, __dir__ = lazy_names(__name__)

@@ -24,18 +24,4 @@ __all__ = [
     "read_protocol",
 ]
 
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "FitExtension": "extension",
-        "FitResult": "fit_result",
-        "FlexibleFit": "flexible_fit",
-        "Option": "extension",
-        "Protocol": "protocols",
-        "RunFolder": "checkpoints",
-        "Stage": "protocols",
-        "Told": "extension",
-        "find_protocol": "protocols",
-        "read_protocol": "protocols",
-    },
-)
+__getattr__, __dir__ = lazy_names(__name__)

@@ -9,4 +9,4 @@ if TYPE_CHECKING:
 
 __all__ = ["DensityMap"]
 
-__getattr__, __dir__ = lazy_names(__name__, {"DensityMap": "density_map"}, ("corrections",))
+__getattr__, __dir__ = lazy_names(__name__, ("corrections",))

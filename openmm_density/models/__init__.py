@@ -12,14 +12,4 @@ if TYPE_CHECKING:
 
 __all__ = ["Model", "Prepared", "SymmetryOperators", "prepare", "read_model"]
 
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "Model": "model",
-        "Prepared": "preparation",
-        "SymmetryOperators": "symmetry_operators",
-        "prepare": "preparation",
-        "read_model": "structures",
-    },
-    ("structure_files",),
-)
+__getattr__, __dir__ = lazy_names(__name__, ("structure_files",))

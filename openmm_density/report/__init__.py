@@ -10,4 +10,4 @@ if TYPE_CHECKING:
 
 __all__ = ["ShownModel", "write_page"]
 
-__getattr__, __dir__ = lazy_names(__name__, {"ShownModel": "shown_model", "write_page": "page"})
+__getattr__, __dir__ = lazy_names(__name__)

@@ -75,35 +75,4 @@ __all__ = [
     "restraint_names",
 ]
 
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "CHIRALITY_FORCE_CONSTANT": "chirality",
-        "ChiralityRestraint": "chirality",
-        "DEFAULT_RESTRAINTS": "registry",
-        "DistanceRestraint": "distance",
-        "ElasticNetworkRestraint": "elastic_network",
-        "HYDROGEN_BOND_FORCE_CONSTANT": "secondary_structure",
-        "HydrogenBondRestraint": "secondary_structure",
-        "PEPTIDE_FORCE_CONSTANT": "peptide",
-        "PeptideRestraint": "peptide",
-        "PlanarityRestraint": "planarity",
-        "PositionalRestraint": "positional",
-        "RAMACHANDRAN_FORCE_CONSTANT": "ramachandran",
-        "RESTRAINTS": "registry",
-        "ROTAMER_FORCE_CONSTANT": "rotamers",
-        "RamachandranRestraint": "ramachandran",
-        "Restraint": "restraint",
-        "RotamerRestraint": "rotamers",
-        "SECONDARY_STRUCTURE_FORCE_CONSTANT": "secondary_structure",
-        "SecondaryStructureRestraint": "secondary_structure",
-        "SymmetryRestraint": "symmetry",
-        "Violation": "restraint",
-        "WATER_FORCE_CONSTANT": "water",
-        "WaterRestraint": "water",
-        "find_domains": "domains",
-        "find_violations": "registry",
-        "make_restraints": "registry",
-        "restraint_names": "registry",
-    },
-)
+__getattr__, __dir__ = lazy_names(__name__)

@@ -9,4 +9,4 @@ if TYPE_CHECKING:
 
 __all__ = ["report"]
 
-__getattr__, __dir__ = lazy_names(__name__, {"report": "model_report"}, ("correlation", "map_checks"))
+__getattr__, __dir__ = lazy_names(__name__, ("correlation", "map_checks"))

@@ -10,12 +10,4 @@ if TYPE_CHECKING:
 
 __all__ = ["BFactorRefinement", "BFactors", "Occupancies", "OccupancyRefinement"]
 
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "BFactorRefinement": "b_factors",
-        "BFactors": "b_factors",
-        "Occupancies": "occupancies",
-        "OccupancyRefinement": "occupancies",
-    },
-)
+__getattr__, __dir__ = lazy_names(__name__)

@@ -13,15 +13,4 @@ if TYPE_CHECKING:
 
 __all__ = ["Batch", "Consensus", "Job", "JobResult", "consensus_of", "jobs_of", "read_jobs"]
 
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "Batch": "batch",
-        "Consensus": "consensus",
-        "Job": "jobs",
-        "JobResult": "job_results",
-        "consensus_of": "consensus",
-        "jobs_of": "jobs",
-        "read_jobs": "job_table",
-    },
-)
+__getattr__, __dir__ = lazy_names(__name__)

@@ -14,13 +14,4 @@ if TYPE_CHECKING:
 
 __all__ = ["ConformerCopies", "FittedConformers", "conformer_copies", "fitted_conformers", "kept_conformers"]
 
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "ConformerCopies": "copies",
-        "FittedConformers": "fitted",
-        "conformer_copies": "copies",
-        "fitted_conformers": "last_stage",
-        "kept_conformers": "last_stage",
-    },
-)
+__getattr__, __dir__ = lazy_names(__name__)

@@ -11,6 +11,4 @@ if TYPE_CHECKING:
 
 __all__ = ["CrystalFit", "CrystalResult", "Cycle"]
 
-__getattr__, __dir__ = lazy_names(
-    __name__, {"CrystalFit": "crystal_fit", "CrystalResult": "result", "Cycle": "cycles"}
-)
+__getattr__, __dir__ = lazy_names(__name__)

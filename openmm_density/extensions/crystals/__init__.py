@@ -20,15 +20,4 @@ __all__ = [
     "read_reflections",
 ]
 
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "Phased": "phasing",
-        "RFactors": "r_factors",
-        "Reflections": "reflections",
-        "crystal_structure": "crystal_model",
-        "phased": "phasing",
-        "phased_file": "phasing",
-        "read_reflections": "reflections",
-    },
-)
+__getattr__, __dir__ = lazy_names(__name__)

@@ -10,4 +10,4 @@ if TYPE_CHECKING:
 
 __all__ = ["deposition_figures", "table_one"]
 
-__getattr__, __dir__ = lazy_names(__name__, {"deposition_figures": "figures", "table_one": "table"})
+__getattr__, __dir__ = lazy_names(__name__)

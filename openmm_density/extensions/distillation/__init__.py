@@ -36,21 +36,4 @@ __all__ = [
     "write_results",
 ]
 
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "SOLVENTS": "labels",
-        "Accuracy": "accuracy",
-        "Distillation": "rounds",
-        "Ligand": "ligand",
-        "LigandEnergy": "ligand_energy",
-        "LigandPotential": "potential_file",
-        "Settings": "rounds",
-        "Teacher": "potential_file",
-        "distill": "rounds",
-        "load": "potential_file",
-        "read_molecule": "molecule",
-        "save": "potential_file",
-        "write_results": "results",
-    },
-)
+__getattr__, __dir__ = lazy_names(__name__)

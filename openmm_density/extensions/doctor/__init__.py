@@ -11,14 +11,4 @@ if TYPE_CHECKING:
 
 __all__ = ["Diagnosis", "GpuKernel", "Kernel", "Probe", "examine", "report"]
 
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "Diagnosis": "diagnosis",
-        "GpuKernel": "diagnosis",
-        "Kernel": "diagnosis",
-        "Probe": "diagnosis",
-        "examine": "examination",
-        "report": "display",
-    },
-)
+__getattr__, __dir__ = lazy_names(__name__)

@@ -10,6 +10,4 @@ if TYPE_CHECKING:
 
 __all__ = ["EnsembleResult", "EnsembleSearch", "Verdict"]
 
-__getattr__, __dir__ = lazy_names(
-    __name__, {"EnsembleResult": "search", "EnsembleSearch": "search", "Verdict": "verdict"}
-)
+__getattr__, __dir__ = lazy_names(__name__)

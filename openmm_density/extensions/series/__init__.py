@@ -11,7 +11,4 @@ if TYPE_CHECKING:
 
 __all__ = ["InternalCoordinate", "Series", "SeriesResult"]
 
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {"InternalCoordinate": "internal_coordinates", "Series": "series", "SeriesResult": "result"},
-)
+__getattr__, __dir__ = lazy_names(__name__)

@@ -36,26 +36,4 @@ __all__ = [
     "write_expanded",
 ]
 
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "AssemblySymmetry": "assembly",
-        "FoundSymmetry": "chains",
-        "HelixPlace": "helices",
-        "MapAgreement": "moved_maps",
-        "SymmetryWord": "words",
-        "find_assembly": "assembly",
-        "find_helix_in_chains": "helix_in_chains",
-        "find_helix_in_map": "helices",
-        "find_in_chains": "chains",
-        "find_in_map": "moved_maps",
-        "helix": "groups",
-        "helix_of_motion": "helices",
-        "map_agreement": "moved_maps",
-        "operators_of_file": "file_operators",
-        "parse_symmetry": "words",
-        "point_group": "groups",
-        "write_assembly": "assembly_file",
-        "write_expanded": "assembly_file",
-    },
-)
+__getattr__, __dir__ = lazy_names(__name__)

@@ -10,13 +10,4 @@ if TYPE_CHECKING:
 
 __all__ = ["FoundPotentials", "LigandSources", "LigandWatch", "WatchedLigand", "find_potentials"]
 
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "FoundPotentials": "potentials",
-        "LigandSources": "potentials",
-        "LigandWatch": "watch",
-        "WatchedLigand": "watch",
-        "find_potentials": "potentials",
-    },
-)
+__getattr__, __dir__ = lazy_names(__name__)

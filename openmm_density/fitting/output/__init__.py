@@ -10,13 +10,4 @@ if TYPE_CHECKING:
 
 __all__ = ["AFTER_FILES", "FILES", "FITTED_REFERENCE", "UNFINISHED", "OutputFolder"]
 
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "AFTER_FILES": "results",
-        "FILES": "results",
-        "FITTED_REFERENCE": "results",
-        "OutputFolder": "folder",
-        "UNFINISHED": "results",
-    },
-)
+__getattr__, __dir__ = lazy_names(__name__)

@@ -7,4 +7,4 @@ Ramachandran tables.
 
 from ...base.lazy_names import lazy_names
 
-__getattr__, __dir__ = lazy_names(__name__, {}, ("planes",))
+__getattr__, __dir__ = lazy_names(__name__, ("planes",))

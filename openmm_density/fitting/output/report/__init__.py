@@ -11,13 +11,4 @@ if TYPE_CHECKING:
 
 __all__ = ["FitContents", "contents_of", "corrections_of", "fit_page", "read_contents"]
 
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "FitContents": "contents",
-        "contents_of": "contents",
-        "corrections_of": "earlier_fit",
-        "fit_page": "fit_page",
-        "read_contents": "earlier_fit",
-    },
-)
+__getattr__, __dir__ = lazy_names(__name__)

@@ -11,13 +11,4 @@ if TYPE_CHECKING:
 
 __all__ = ["Scene", "read_scene", "restore_shown_map", "write_shown_files", "write_viewer_scripts"]
 
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "Scene": "scene",
-        "read_scene": "scene",
-        "restore_shown_map": "shown_files",
-        "write_shown_files": "shown_files",
-        "write_viewer_scripts": "scripts",
-    },
-)
+__getattr__, __dir__ = lazy_names(__name__)
