@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -74,20 +73,6 @@ def _same_start() -> Iterator[None]:
     torch.set_num_threads(THREADS)
     yield
     torch.set_num_threads(THREADS)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _hydrogens_once() -> Iterator[None]:
-    """Add hydrogens once to what many tests prepare."""
-    steps = sys.modules.get("openmm_density.models.preparation.steps")
-    if steps is None:  # nothing is prepared by these tests
-        yield
-        return
-    from .kept_hydrogens import kept
-
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(steps, "add_hydrogens", kept(steps.add_hydrogens))
-        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -7,6 +7,8 @@ import openmm
 from openmm.app import Topology
 from scipy import sparse
 
+from ..models.merging import terms_of
+
 
 def molecule_numbers(topology: Topology, system: openmm.System | None) -> np.ndarray:
     """Return the number of each particle's molecule, int64 (N,).
@@ -21,7 +23,7 @@ def molecule_numbers(topology: Topology, system: openmm.System | None) -> np.nda
         pairs = [system.getConstraintParameters(i)[:2] for i in range(system.getNumConstraints())]
         for force in system.getForces():
             if isinstance(force, (openmm.HarmonicBondForce, openmm.CustomBondForce)):
-                pairs += [force.getBondParameters(i)[:2] for i in range(force.getNumBonds())]
+                pairs += terms_of(force, "Bond", 2)[0].tolist()
     i, j = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
     n_particles = topology.getNumAtoms()
     graph = sparse.coo_array((np.ones(len(i)), (i, j)), shape=(n_particles, n_particles))

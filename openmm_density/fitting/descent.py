@@ -6,6 +6,7 @@ import numpy as np
 import openmm
 from openmm import unit
 
+from ..models.merging import masses_of
 from .interrupts import Stop
 
 LONGEST_MOVE = 0.01
@@ -27,7 +28,7 @@ def descend(
     `longest_move` in nm.
     """
     system = context.getSystem()
-    moves = np.array([system.getParticleMass(i)._value > 0 for i in range(system.getNumParticles())])
+    moves = masses_of(system) > 0
     constrained = system.getNumConstraints() > 0
     length = longest_move
     positions, energy, forces = _evaluated(context)

@@ -44,17 +44,19 @@ def _trace(topology: app.Topology) -> np.ndarray:
 
 
 class KeptContexts:
-    """Make Contexts, and on a GPU take those that are not in use any more.
+    """Make Contexts, and take those that are not in use any more.
 
-    On CPU and Reference each is made anew: what OpenMM keeps in it, as noise and the history of neighbour lists, would make a
-    resumed fit differ from the uninterrupted one. On GPUs these are not alike to the last bit anyway.
+    On Reference, and on CPU with one thread, each is made anew: what OpenMM keeps in it, as noise and the history of neighbour
+    lists, would make a resumed fit differ from the uninterrupted one. Elsewhere these are not alike to the last bit anyway. On a
+    CPU OpenMM inverts the matrix of all constraints for each, in a time that grows with the square of their number: half a
+    minute for 80 000. Of a System whose turn is over there none is kept, as each takes memory for all its terms.
 
     `platform` with its properties.
     """
 
     def __init__(self, platform: tuple[openmm.Platform, dict[str, str]]) -> None:
         self._platform = platform
-        self._keeps = not repeats_itself(platform[0])
+        self._keeps = not repeats_itself(*platform)
         # By the System, which lives as long as a Context of it.
         self._free: dict[int, list[_Kept]] = {}
 
@@ -62,6 +64,8 @@ class KeptContexts:
         """Return a Context with the parameters of a new one, until its user is deleted."""
         if not self._keeps:
             return make_context(system, integrator, self._platform)
+        if self._platform[0].getName() == "CPU":
+            self._free = {key: free for key, free in self._free.items() if key == id(system)}
         free = self._free.setdefault(id(system), [])
         kept = free.pop() if free else _Kept(make_context(system, integrator, self._platform), system)
         kept.renew(integrator)

@@ -8,10 +8,12 @@ and the model is no farther from the truth.
 
 from __future__ import annotations
 
+import numpy as np
 import openmm
 from openmm import app
 
 from ..models.chemistry.elements import is_hydrogen
+from ..models.merging import terms_of
 
 ANGLE_STIFFNESS, BOND_STIFFNESS = 2.0, 1.5
 """Times by which angles and bonds between heavy atoms are stiffer than in the force field; with more, bonds would ask for shorter
@@ -25,15 +27,17 @@ RESTRAINT_SCALES = {"ramachandran": 4.0}
 
 def stiffen(system: openmm.System, topology: app.Topology) -> None:
     """Multiply the force constants of a System's harmonic angles and bonds between heavy atoms."""
-    light = {atom.index for atom in topology.atoms() if is_hydrogen(atom)}
+    light = np.array([is_hydrogen(atom) for atom in topology.atoms()])
     for force in system.getForces():
         if isinstance(force, openmm.HarmonicAngleForce):
-            for index in range(force.getNumAngles()):
-                *atoms, angle, constant = force.getAngleParameters(index)
-                if light.isdisjoint(atoms):
-                    force.setAngleParameters(index, *atoms, angle, ANGLE_STIFFNESS * constant)
+            atoms, values = terms_of(force, "Angle", 3)
+            change, factor = force.setAngleParameters, ANGLE_STIFFNESS
         elif isinstance(force, openmm.HarmonicBondForce):
-            for index in range(force.getNumBonds()):
-                *atoms, length, constant = force.getBondParameters(index)
-                if light.isdisjoint(atoms):
-                    force.setBondParameters(index, *atoms, length, BOND_STIFFNESS * constant)
+            atoms, values = terms_of(force, "Bond", 2)
+            change, factor = force.setBondParameters, BOND_STIFFNESS
+        else:
+            continue
+        values[:, 1] *= factor
+        heavy = np.flatnonzero(~light[atoms].any(axis=1))
+        for index, members, numbers in zip(heavy.tolist(), atoms[heavy].tolist(), values[heavy].tolist()):
+            change(index, *members, *numbers)

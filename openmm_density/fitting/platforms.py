@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
 
 import openmm
@@ -13,11 +14,13 @@ from ..base.stopwatch import counted
 from ..base.wording import one_line
 from .platform_errors import refuse_platform
 from .run_numbers import check_threads
+from .worker_process import available_cores
 
 
-def repeats_itself(platform: openmm.Platform) -> bool:
-    """Return whether the same state leads to the same bits where a new Context is made of it; on GPUs it does not."""
-    return platform.getName() in ("CPU", "Reference")
+def repeats_itself(platform: openmm.Platform, properties: Mapping[str, str]) -> bool:
+    """Return whether a state leads to the same bits in any new Context: not on GPUs, nor in several threads."""
+    threads = int(properties.get("Threads") or available_cores())
+    return platform.getName() == "Reference" or (platform.getName() == "CPU" and threads == 1)
 
 
 def platform_properties(platform: openmm.Platform, threads: int | None = None) -> dict[str, str]:

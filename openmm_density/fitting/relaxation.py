@@ -15,7 +15,7 @@ from ..base.units import ANGSTROM_PER_NANOMETER
 from ..base.wording import counted, listing
 from ..models.chemistry.elements import is_hydrogen
 from ..models.chemistry.pierced_rings import PiercedRing, pierced_rings
-from ..models.merging import copied_force
+from ..models.merging import copied_force, masses_of, terms_of
 from ..restraints import make_restraints
 from .descent import descend
 from .interrupts import Stop
@@ -170,13 +170,9 @@ class Relaxation:
     def _terms(self, kind: type[openmm.Force], term: str, size: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the atoms of the terms between heavy atoms of some kind of force, and their ideal values."""
         forces = [force for force in self._system.getForces() if isinstance(force, kind)]
-        terms = [
-            getattr(force, f"get{term}Parameters")(k)
-            for force in forces
-            for k in range(getattr(force, f"getNum{term}s")())
-        ]
-        atoms = np.array([each[:size] for each in terms], dtype=np.int64).reshape(-1, size)
-        ideal = np.array([each[size]._value for each in terms], dtype=np.float64)
+        terms = [terms_of(force, term, size) for force in forces]
+        atoms = np.concatenate([np.empty((0, size), dtype=np.int64), *(each for each, _ in terms)])
+        ideal = np.concatenate([np.empty(0), *(values[:, 0] for _, values in terms)])
         heavy = ~self._hydrogen[atoms].any(axis=1)
         return atoms[heavy], ideal[heavy]
 
@@ -184,8 +180,8 @@ class Relaxation:
         self, given: np.ndarray, positions: np.ndarray, pierced: list[PiercedRing], number: int
     ) -> openmm.Context:
         soft = openmm.System()
-        for index in range(self._system.getNumParticles()):
-            soft.addParticle(self._system.getParticleMass(index))
+        for mass in masses_of(self._system).tolist():
+            soft.addParticle(mass)
         for force in self._system.getForces():
             if isinstance(force, _BONDED):
                 soft.addForce(copied_force(force))
@@ -295,7 +291,4 @@ def clashing_pairs(system: openmm.System, positions: np.ndarray) -> np.ndarray:
 def nonbonded_exceptions(system: openmm.System) -> set[frozenset[int]]:
     """Return the pairs of atoms up to three bonds apart: those between which a System's `NonbondedForce` does not act in full."""
     nonbonded = next(force for force in system.getForces() if isinstance(force, openmm.NonbondedForce))
-    return {
-        frozenset(nonbonded.getExceptionParameters(index)[:2])
-        for index in range(nonbonded.getNumExceptions())
-    }
+    return set(map(frozenset, terms_of(nonbonded, "Exception", 2)[0].tolist()))

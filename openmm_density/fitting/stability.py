@@ -11,6 +11,7 @@ from openmm import app, unit
 
 from ..base.units import ANGSTROM_PER_NANOMETER
 from ..models.chemistry.residues import named_atoms
+from ..models.merging import masses_of
 
 MOST_NAMED = 5
 """Atoms that a message names."""
@@ -63,8 +64,7 @@ class Safeguard:
     """
 
     def __init__(self, topology: app.Topology, system: openmm.System) -> None:
-        particles = range(system.getNumParticles())
-        self.masses = np.array([system.getParticleMass(i).value_in_unit(unit.dalton) for i in particles])
+        self.masses = masses_of(system)
         self._topology = topology
         self._periodic = system.usesPeriodicBoundaryConditions()
         self._sound: np.ndarray | None = None

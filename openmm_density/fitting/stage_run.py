@@ -105,8 +105,9 @@ class StageRun:
         self._unfinished.clear()
         stage = self._protocol.stages[state.stage]
         careful = state.rolled_back
+        self._find_strengths(state, stage, watch)
         self._engine.safeguard.begin(state.positions)
-        # A new one at every saved state, so that on a CPU a resumed fit repeats the uninterrupted one bit for bit.
+        # A new one at every saved state, so that in one thread a resumed fit repeats the uninterrupted one bit for bit.
         running = StageContext(self._engine, state, stage)
         self._prepare(running, state, watch)
         driver = None if watch.stop.requested else self._driver(running, state, careful)
@@ -187,12 +188,15 @@ class StageRun:
             raise safeguard.explained(running.context)
         return row
 
+    def _find_strengths(self, state: RunState, stage: Stage, watch: Watch) -> None:
+        """Find, in Contexts that are free again for the stage, the strengths that it needs and the state does not have yet."""
+        if state.strength is None and stage.strength[1] > 0:
+            state.strength = self._full_strength(state, stage, watch.stop)
+        if state.final_strength is None and stage.final and not watch.stop.requested:
+            self._find_final_strength(state, stage, watch)
+
     def _prepare(self, running: StageContext, state: RunState, watch: Watch) -> None:
-        """Do what comes before the steps of a segment: find the strength, settle what was rolled back, search."""
-        if state.strength is None and running.stage.strength[1] > 0:
-            state.strength = self._full_strength(state, running.stage, watch.stop)
-        if state.final_strength is None and running.stage.final and not watch.stop.requested:
-            self._find_final_strength(state, running.stage, watch)
+        """Do what comes before the steps of a segment: settle what was rolled back, search."""
         # Where the geometry becomes stiff all at once, what it is strained by would be heat.
         stiffened = running.stage.final and state.stage_step == 0 and not watch.stop.requested
         if state.rolled_back or stiffened:

@@ -25,6 +25,7 @@ from ..energies.modules import PlanarityEnergy, WholePlanes
 from ..energies.molecules import molecule_numbers
 from ..models.chemistry.planes import PlaneSet, find_planes
 from ..models.chemistry.planes.report import group_label
+from ..models.merging import masses_of
 from .restraint import Restraint, Violation
 
 SIGMA = 0.02
@@ -306,9 +307,7 @@ class PlanarityRestraint(Restraint):
         for atoms, sigmas in self.planes.grouped():
             inverse_squares = (sigmas.reshape(len(atoms), -1) / ANGSTROM_PER_NANOMETER) ** -2
             np.add.at(stiffness, atoms, np.broadcast_to(inverse_squares, atoms.shape))
-        masses = np.array(
-            [system.getParticleMass(i).value_in_unit(unit.dalton) for i in range(len(stiffness))]
-        )
+        masses = masses_of(system)
         moving = (masses > 0) & (stiffness > 0)
         squares = self.force_constant * self.thermal_energy * stiffness[moving] / masses[moving]
         fastest = float(squares.max(initial=0.0))

@@ -15,8 +15,10 @@ from scipy.spatial import cKDTree
 
 from ..maps.grids import checked_positions
 from ..models.chemistry.elements import is_hydrogen, is_metal
+from ..models.chemistry.hydrogen_places import Site, Surroundings, ideal_directions
 from ..models.chemistry.pierced_rings import rings_of
 from ..models.chemistry.residues import is_water
+from ..models.chemistry.topologies import bonded_pairs
 
 if TYPE_CHECKING:
     from ..models.preparation import Prepared
@@ -268,9 +270,6 @@ def _sphere(n: int) -> np.ndarray:
     return np.stack([ring * np.cos(turn), ring * np.sin(turn), height], axis=1)
 
 
-_TETRAHEDRAL, _TRIGONAL = np.radians(109.5), np.radians(120.0)
-
-
 def riding_hydrogens(topology: app.Topology, positions: np.ndarray) -> np.ndarray:
     """Return the positions with each hydrogen that cannot turn on its parent at its ideal place, methyl groups staggered.
 
@@ -281,60 +280,40 @@ def riding_hydrogens(topology: app.Topology, positions: np.ndarray) -> np.ndarra
     """
     atoms = list(topology.atoms())
     places = checked_positions(positions, len(atoms)).copy()
+    light = [is_hydrogen(atom) for atom in atoms]
     heavy: dict[int, list[int]] = defaultdict(list)
     hydrogens: dict[int, list[int]] = defaultdict(list)
-    for first, second in topology.bonds():
-        for own, other in ((first, second), (second, first)):
-            (hydrogens if is_hydrogen(other) else heavy)[own.index].append(other.index)
-    for parent, children in hydrogens.items():
-        if is_hydrogen(atoms[parent]) or atoms[parent].element is None:
-            continue
-        directions = _directions(atoms[parent].element.symbol, parent, len(children), heavy, places)
-        if directions is None or not np.isfinite(directions).all():
-            continue
-        bonds = places[children] - places[parent]
-        lengths = np.linalg.norm(bonds, axis=1)
+    for pair in bonded_pairs(topology).tolist():
+        for own, other in (pair, pair[::-1]):
+            (hydrogens if light[other] else heavy)[own].append(other)
+    symbols = ["" if atom.element is None else atom.element.symbol for atom in atoms]
+    degrees = np.array([len(heavy.get(k, ())) + len(hydrogens.get(k, ())) for k in range(len(atoms))])
+    around = Surroundings(places, symbols, heavy, degrees)
+    sites = [
+        Site(parent, children, heavy[parent])
+        for parent, children in hydrogens.items()
+        if symbols[parent] and not light[parent]
+    ]
+    for members, directions in ideal_directions(_unturned(sites, around), around):
+        parents, children = (np.array([site[k] for site in members]) for k in (0, 1))
+        bonds = places[children] - places[parents][:, None]
+        lengths = np.linalg.norm(bonds, axis=2, keepdims=True)
         # Which is which their places say.
-        order = max(permutations(range(len(children))), key=lambda way: (directions[list(way)] * bonds).sum())
-        places[children] = places[parent] + directions[list(order)] * lengths[:, None]
+        orders = np.array([*permutations(range(children.shape[1]))])
+        ways = directions[:, orders]
+        best = np.einsum("nwci,nci->nw", np.nan_to_num(ways), bonds).argmax(axis=1)
+        placed = places[parents][:, None] + ways[np.arange(len(members)), best] * lengths
+        known = np.isfinite(placed).all(axis=(1, 2))
+        places[children[known]] = placed[known]
     return places
 
 
-def _directions(
-    symbol: str, parent: int, count: int, heavy: dict[int, list[int]], places: np.ndarray
-) -> np.ndarray | None:
-    """Return where the hydrogens of an atom lie, as unit vectors of shape (count, 3); None of those that stay."""
-    neighbours = heavy[parent]
-    to_others = [_unit(places[other] - places[parent]) for other in neighbours]
-    if count == 1 and len(neighbours) in (2, 3):
-        return _unit(-np.sum(to_others, axis=0))[None]
-    if count == 2 and len(neighbours) == 2:
-        middle, across = _unit(-np.sum(to_others, axis=0)), _unit(np.cross(*to_others))
-        half = _TETRAHEDRAL / 2
-        return np.array([np.cos(half) * middle + sign * np.sin(half) * across for sign in (1, -1)])
-    if len(neighbours) != 1:
-        return None
-    beyond = [other for other in heavy[neighbours[0]] if other != parent]
-    if not beyond:
-        return None
-    axis = -to_others[0]
-    side = places[beyond[0]] - places[neighbours[0]]
-    away = _unit(side - (side @ axis) * axis)
-    if count == 2 and symbol == "N":
-        return np.array([-np.cos(_TRIGONAL) * axis + sign * np.sin(_TRIGONAL) * away for sign in (1, -1)])
-    if count == 3 and symbol == "C":
-        turned = np.cross(axis, away)
-        return np.array(
-            [
-                -np.cos(_TETRAHEDRAL) * axis
-                + np.sin(_TETRAHEDRAL) * (np.cos(angle) * away + np.sin(angle) * turned)
-                for angle in np.radians([60.0, 180.0, 300.0])
-            ]
-        )
-    return None
-
-
-def _unit(vector: np.ndarray) -> np.ndarray:
-    """Return a vector of length 1; NaN where there is no direction, as of atoms in one place."""
-    with np.errstate(invalid="ignore"):
-        return vector / np.linalg.norm(vector)
+def _unturned(sites: list[Site], around: Surroundings) -> list[Site]:
+    """Return sites without those of amines and ammonium, whose hydrogens turn to what is around them."""
+    return [
+        site
+        for site in sites
+        if around.symbols[site.parent] == "C"
+        or len(site.neighbours) != 1
+        or (len(site.hydrogens) == 2 and around.is_flat(site))
+    ]

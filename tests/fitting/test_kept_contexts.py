@@ -28,17 +28,10 @@ def integrator(kelvin: float, step: float) -> openmm.Integrator:
     return openmm.LangevinMiddleIntegrator(kelvin, 1.0, step)
 
 
-def kept(monkeypatch: pytest.MonkeyPatch, name: str = "CUDA") -> KeptContexts:
-    """Return what is done on a platform, with Contexts of the CPU."""
-    contexts = KeptContexts(platform_named("Reference"))
-    monkeypatch.setattr(contexts, "_keeps", name not in ("CPU", "Reference"))
-    return contexts
-
-
 def test_a_context_is_used_again_once_its_user_is_gone_and_is_then_as_new(
-    system: openmm.System, monkeypatch: pytest.MonkeyPatch
+    system: openmm.System,
 ) -> None:
-    contexts = kept(monkeypatch)
+    contexts = KeptContexts(platform_named("CPU", 2))
     first, second = User(), User()
     one = contexts.lend(first, system, integrator(300.0, 0.002))
     other = contexts.lend(second, system, integrator(300.0, 0.002))
@@ -58,18 +51,27 @@ def test_a_context_is_used_again_once_its_user_is_gone_and_is_then_as_new(
     assert contexts.lend(User(), another, integrator(10.0, 0.001)) not in (one, other)
 
 
-def test_none_is_used_again_on_a_cpu_or_after_a_blow_up(
-    system: openmm.System, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("CPU", "Reference"):
-        contexts = kept(monkeypatch, name)
+def test_none_is_used_again_where_a_fit_repeats_itself_or_after_a_blow_up(system: openmm.System) -> None:
+    for platform in (platform_named("CPU", 1), platform_named("Reference")):
+        contexts = KeptContexts(platform)
         user = User()
         one = contexts.lend(user, system, integrator(300.0, 0.002))
         del user
         assert contexts.lend(User(), system, integrator(300.0, 0.002)) is not one
-    contexts = kept(monkeypatch)
+    contexts = KeptContexts(platform_named("CPU", 2))
     user = User()
     one = contexts.lend(user, system, integrator(300.0, 0.002))
     contexts.forget()
+    del user
+    assert contexts.lend(User(), system, integrator(300.0, 0.002)) is not one
+
+
+def test_on_a_cpu_none_is_kept_of_a_system_whose_turn_is_over(system: openmm.System) -> None:
+    contexts = KeptContexts(platform_named("CPU", 2))
+    user = User()
+    one = contexts.lend(user, system, integrator(300.0, 0.002))
+    another = openmm.System()
+    another.addParticle(1.0)
+    contexts.lend(User(), another, integrator(300.0, 0.002))
     del user
     assert contexts.lend(User(), system, integrator(300.0, 0.002)) is not one

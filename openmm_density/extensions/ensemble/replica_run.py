@@ -18,6 +18,7 @@ from ...fitting.ligands.watch import LOOK_INTERVAL
 from ...fitting.platforms import make_context, repeats_itself
 from ...fitting.protocols import Protocol, Stage
 from ...fitting.stability import is_blow_up
+from ...models.merging import masses_of
 from ...models.merging.displacements import closest_approach
 from .replica_systems import ReplicaSystem, ReplicaSystems
 
@@ -205,8 +206,7 @@ class ReplicaRun:
 
     def _masses(self, system: ReplicaSystem) -> np.ndarray:
         merged = system.merged
-        count = merged.first[1]
-        return np.array([merged.system.getParticleMass(i)._value for i in range(count)])
+        return masses_of(merged.system)[: merged.first[1]]
 
     def _settle(
         self, context: openmm.Context, system: ReplicaSystem, stage: Stage, state: ReplicaState
@@ -238,7 +238,7 @@ class ReplicaRun:
         """Return System and Context at a state; on a CPU new ones, so that a run that was resumed has the same bits."""
         kept = self._kept
         timestep = self._protocol.timestep / 1000 / 2**state.caution
-        usable = kept is not None and kept[0] == state.stage and not repeats_itself(self._platform[0])
+        usable = kept is not None and kept[0] == state.stage and not repeats_itself(*self._platform)
         if usable and not fresh:
             return kept[1], kept[2]
         self._kept = None

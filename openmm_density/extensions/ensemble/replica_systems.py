@@ -19,7 +19,7 @@ from ...fitting.fit_systems import BLURS, DENSITY_GROUP, RESTRAINT_GROUP, FitSys
 from ...fitting.ligands.watch import LigandWatch
 from ...fitting.protocols import Protocol, Stage
 from ...maps.density_map import DensityMap
-from ...models.merging import MergedSystem, displacements_apart, merge_systems
+from ...models.merging import MergedSystem, displacements_apart, masses_of, merge_systems
 from ...models.preparation.ligand_terms import add_potentials, of_copies
 from ...restraints import make_restraints
 from .stages import RESTRAINTS
@@ -58,9 +58,8 @@ class Copies:
     def watch(self, replicas: int) -> LigandWatch:
         """Return what watches the ligands of so many replicas that have a learned potential, replica by replica."""
         count = self._one.getNumParticles()
-        masses = np.array([self._one.getParticleMass(k)._value for k in range(count)])
         placed = of_copies(self._ligands, [k * count for k in range(replicas)])
-        return LigandWatch(placed, np.tile(masses, replicas))
+        return LigandWatch(placed, np.tile(masses_of(self._one), replicas))
 
     def merged(self, replicas: int) -> MergedSystem:
         """Return a System of so many replicas of its own, to which a density can be added."""

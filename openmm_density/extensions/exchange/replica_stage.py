@@ -87,7 +87,7 @@ class ReplicaStage:
     ) -> None:
         self._interval = protocol.exchange_interval
         self._roll_backs = state.caution, state.ladder_raises
-        self._repeats_itself = repeats_itself(engine.platform[0])
+        self._repeats_itself = repeats_itself(*engine.platform)
         self._saved: np.ndarray | None = None
         self._ligands = engine.ligands
         self.go_on(running, state)

@@ -18,6 +18,7 @@ from ...base.errors import InputError, as_argument
 from ...base.units import ANGSTROM_PER_NANOMETER, positions_in_angstrom, takes_units
 from ...energies.context_parameters import as_made, parameter_names
 from ...energies.density_fit import DensityFit
+from ...models.merging import masses_of
 from ...restraints import PlanarityRestraint
 from .ladder import Ladder
 from .metropolis import ExchangeRecord, exchange_neighbours
@@ -383,7 +384,7 @@ class ReplicaExchange:
 
     def _drawn_velocities(self, what_for: int) -> np.ndarray:
         """Draw velocities in nm/ps, shape (R, N, 3): others for each purpose, which a number names."""
-        masses = system_masses(self._simulated.system)
+        masses = masses_of(self._simulated.system)
         random = np.random.default_rng([self._seed, self.round, what_for])
         drawn = random.normal(size=(len(self.ladder), len(masses), 3))
         spread = np.sqrt(np.divide(_GAS_CONSTANT, masses, out=np.zeros_like(masses), where=masses > 0))
@@ -423,12 +424,6 @@ class ReplicaExchange:
                 argument="planarity",
                 remedy="give the PlanarityRestraint that made the force",
             )
-
-
-def system_masses(system: openmm.System) -> np.ndarray:
-    """Return the masses of a System's particles in Da, shape (N,)."""
-    particles = range(system.getNumParticles())
-    return np.array([system.getParticleMass(i).value_in_unit(unit.dalton) for i in particles])
 
 
 def _check_parameter(system: openmm.System, owner: DensityFit | PlanarityRestraint, argument: str) -> None:

@@ -9,6 +9,7 @@ from .copied_particles import CopiedParticles, add_copies
 from .copied_system import copied_force, copied_system
 from .displacements import displacements_apart
 from .merged_system import MergedSystem, merge_systems, unmergeable
+from .terms import masses_of, terms_of
 
 __all__ = [
     "CopiedParticles",
@@ -17,6 +18,8 @@ __all__ = [
     "copied_force",
     "copied_system",
     "displacements_apart",
+    "masses_of",
     "merge_systems",
+    "terms_of",
     "unmergeable",
 ]

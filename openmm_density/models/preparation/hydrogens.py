@@ -7,17 +7,24 @@ from collections.abc import Sequence, Set
 from typing import Any
 
 import numpy as np
-import openmm
-from openmm import app, unit
+from openmm import app
+from scipy.spatial import cKDTree
 
 from ..chemistry.elements import is_hydrogen, is_metal
+from ..chemistry.hydrogen_places import Site, Surroundings, ideal_directions, units
 from ..chemistry.residue_names import standard_residue_names
+from ..chemistry.topologies import bonded_pairs
 from ..structures import Model
 from .prepared import PreparationReport
-from .work_residues import Link, WorkAtom, WorkResidue, opposite, positions_of, topology_of
+from .turning_hydrogens import part_crowded, turn
+from .work_residues import Link, WorkAtom, WorkResidue, opposite, topology_of
 
-# Å.
-_N_H = 1.01
+BOND_LENGTHS = {"C": 1.09, "N": 1.01, "O": 0.96, "S": 1.34}
+"""Å from a hydrogen to an atom of an element."""
+_OTHER_LENGTH = 1.0
+# Of a histidine's hydrogen bond: Å between nitrogen and acceptor, the cosine of the least bent one, and the pH up to which both
+# nitrogens have a hydrogen.
+_HYDROGEN_BOND, _STRAIGHT, _HIS_PH = 3.5, np.cos(np.radians(50.0)), 6.5
 
 
 def find_variants(
@@ -66,34 +73,137 @@ def find_variants(
 
 
 def add_hydrogens(
-    residues: list[WorkResidue],
-    links: list[Link],
-    variants: list[str | None],
-    ph: float,
-    platform: openmm.Platform,
+    residues: list[WorkResidue], links: list[Link], variants: list[str | None], ph: float
 ) -> None:
-    """Add to residues the hydrogens of their protonation states."""
-    # Modeller refuses a histidine without its ring; pdbfixer could not complete it, so leave it alone.
-    hidden = {}
-    for k, residue in enumerate(residues):
-        if residue.name == "HIS" and (residue.find("ND1") is None or residue.find("NE2") is None):
-            hidden[k], residue.name = residue.name, "HIS*"
-            variants[k] = None
+    """Add to residues the hydrogens of their protonation states, at ideal places; what can turn does not clash."""
     topology, _ = topology_of(residues, links)
-    modeller = app.Modeller(topology, positions_of(residues))
-    modeller.addHydrogens(None, pH=ph, variants=variants, platform=platform)
-    placed = modeller.positions.value_in_unit(unit.angstrom)
-    for work, residue in zip(residues, modeller.topology.residues(), strict=True):
-        old = {atom.name: atom for atom in work.atoms}
-        work.atoms = [
-            old.get(atom.name) or WorkAtom(atom.name, atom.element, np.array(placed[atom.index]))
-            for atom in residue.atoms()
-        ]
+    bonded: dict[int, list[int]] = defaultdict(list)
+    for first, second in bonded_pairs(topology).tolist():
+        bonded[first].append(second)
+        bonded[second].append(first)
+    needed = _needed(residues, _with_histidines(residues, variants, bonded, ph), bonded, ph)
+    atoms = [atom for residue in residues for atom in residue.atoms]
+    built: dict[int, list[WorkAtom]] = {}
+    sites = []
+    for parent, names in needed.items():
+        built[parent] = [WorkAtom(name, app.element.hydrogen, np.full(3, np.nan)) for name in names]
+        first = len(atoms)
+        atoms += built[parent]
+        sites.append(Site(parent, range(first, len(atoms)), bonded[parent]))
+    _place(sites, atoms, bonded)
+    index = 0
+    for residue in residues:
+        own = range(index, index + len(residue.atoms))
+        index = own.stop
+        residue.atoms = [each for k, atom in zip(own, residue.atoms) for each in (atom, *built.get(k, ()))]
+
+
+def _place(sites: list[Site], atoms: list[WorkAtom], bonded: dict[int, list[int]]) -> None:
+    """Place the hydrogens of sites."""
+    places = np.array([atom.position for atom in atoms])
+    degrees = np.array([len(bonded[k]) if k in bonded else 0 for k in range(len(atoms))])
+    for site in sites:
+        degrees[site.parent] += len(site.hydrogens)
+    symbols = ["" if atom.element is None else atom.element.symbol for atom in atoms]
+    around = Surroundings(places, symbols, bonded, degrees)
+    lengths = np.array([BOND_LENGTHS.get(symbol, _OTHER_LENGTH) for symbol in symbols])
+    wedged: set[int] = set()
+    for members, directions in ideal_directions(sites, around):
+        parents = [site.parent for site in members]
+        wedged.update(parents)
+        own = np.array([site.hydrogens for site in members])
+        places[own] = places[parents][:, None] + lengths[parents][:, None, None] * directions
+    turn([site for site in sites if site.parent not in wedged], lengths, around)
+    part_crowded(sites, places)
+    for site in sites:
+        for k in site.hydrogens:
+            atoms[k].position = places[k].copy()
+
+
+def _needed(
+    residues: list[WorkResidue],
+    variants: Sequence[str | None],
+    bonded: dict[int, list[int]],
+    ph: float,
+) -> dict[int, list[str]]:
+    """Return the names of the hydrogens that atoms lack, by the number of each atom."""
+    app.Modeller._loadStandardHydrogenDefinitions()
+    known = app.Modeller._residueHydrogens
+    first = 0
+    needed: dict[int, list[str]] = {}
+    atoms = [atom for residue in residues for atom in residue.atoms]
+    for k, residue in enumerate(residues):
+        is_first = k == 0 or residues[k - 1].chain != residue.chain
+        is_last = k + 1 == len(residues) or residues[k + 1].chain != residue.chain
+        ends = {end for end, is_end in (("N", is_first), ("C", is_last)) if is_end} or {"-"}
+        for_parent: dict[str, list[str]] = defaultdict(list)
+        for each in known[residue.name].hydrogens if residue.name in known and _has_ring(residue) else ():
+            of_variant = each.variants is not None and variants[k] in each.variants
+            if not (of_variant or (ph <= each.maxph and (variants[k] is None or each.variants is None))):
+                continue
+            if each.terminal is None or ends & set(each.terminal):
+                for_parent[each.parent].append(each.name)
         # Modeller caps the first nucleotide of a chain even where a phosphate already sits on its O5'.
-        if work.find("P") is not None:
-            work.atoms = [atom for atom in work.atoms if atom.name != "HO5'"]
-    for k, name in hidden.items():
-        residues[k].name = name
+        if "O5'" in for_parent and residue.find("P") is not None:
+            del for_parent["O5'"]
+        for index, atom in enumerate(residue.atoms, first):
+            expected = for_parent.get(atom.name, []) if not is_hydrogen(atom) else []
+            there = (
+                [atoms[other].name for other in bonded[index] if is_hydrogen(atoms[other])]
+                if expected
+                else []
+            )
+            missing = [name for name in expected if name not in there]
+            missing = missing[: max(len(expected) - len(there), 0)]
+            if missing:
+                needed[index] = missing
+        first += len(residue.atoms)
+    return needed
+
+
+def _has_ring(residue: WorkResidue) -> bool:
+    """Return whether a residue is no histidine without the nitrogens of its ring, which pdbfixer could not complete."""
+    return residue.name != "HIS" or None not in (residue.find("ND1"), residue.find("NE2"))
+
+
+def _with_histidines(
+    residues: list[WorkResidue],
+    variants: Sequence[str | None],
+    bonded: dict[int, list[int]],
+    ph: float,
+) -> list[str | None]:
+    """Return variants with those of cysteines in bridges and of histidines that nothing decides yet, as Modeller chooses them.
+
+    A histidine has its hydrogen on Nε where that would be in a hydrogen bond and one on Nδ would not, else on Nδ.
+    """
+    chosen = list(variants)
+    owners = np.repeat(np.arange(len(residues)), [len(residue.atoms) for residue in residues])
+    first = np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=len(residues)))])
+    places = np.array([atom.position for residue in residues for atom in residue.atoms])
+    elements = [atom.element for residue in residues for atom in residue.atoms]
+    accepts = np.flatnonzero([each in (app.element.oxygen, app.element.nitrogen) for each in elements])
+    tree = cKDTree(places[accepts]) if len(accepts) and np.isfinite(places).all() else None
+
+    def is_bonded(k: int, name: str) -> bool:
+        index = first[k] + next(n for n, atom in enumerate(residues[k].atoms) if atom.name == name)
+        hydrogen = opposite(places[index], places[bonded[index]], 1.0)
+        near = [] if tree is None else accepts[tree.query_ball_point(places[index], _HYDROGEN_BOND)]
+        to = places[[other for other in near if owners[other] != k]] - hydrogen
+        cosines = units(to) @ (hydrogen - places[index])
+        return bool((cosines > _STRAIGHT).any())
+
+    for k, residue in enumerate(residues):
+        if chosen[k] is not None or residue.name not in ("CYS", "HIS"):
+            continue
+        if residue.name == "CYS":
+            sulfurs = [n for n in range(first[k], first[k + 1]) if elements[n] is app.element.sulfur]
+            if len(sulfurs) == 1 and any(owners[other] != k for other in bonded[sulfurs[0]]):
+                chosen[k] = "CYX"
+        elif ph <= _HIS_PH:
+            chosen[k] = "HIP"
+        elif _has_ring(residue):
+            chosen[k] = "HIE" if is_bonded(k, "NE2") and not is_bonded(k, "ND1") else "HID"
+    return chosen
 
 
 def remove_replaced_hydrogens(residues: list[WorkResidue], links: list[Link]) -> None:
@@ -128,7 +238,7 @@ def _make_amide(residue: WorkResidue, partner: WorkAtom) -> None:
     hydrogen = residue.find("H")
     if hydrogen is not None:
         nitrogen, alpha = residue.find("N").position, residue.find("CA").position
-        hydrogen.position = opposite(nitrogen, [alpha, partner.position], _N_H)
+        hydrogen.position = opposite(nitrogen, [alpha, partner.position], BOND_LENGTHS["N"])
 
 
 def keep_input_hydrogens(

@@ -15,6 +15,7 @@ from openmm import app
 from ..chemistry.elements import covalent_radius
 from ..chemistry.ideal_geometry import angles_at, bond_angles, ideal_values, lengths_of
 from ..chemistry.topologies import bonded_pairs
+from ..merging import terms_of
 from .ligand_terms import BOND_LENGTHS
 
 BOND_STIFFNESS, ANGLE_STIFFNESS = 2.5e5, 500.0
@@ -109,19 +110,9 @@ def _usual(
 
 def _terms(system: openmm.System, kinds: tuple[type, ...]) -> np.ndarray:
     """Return the atoms of the bonds or angles that forces of a System have."""
-    size = 2 if kinds is _BONDS else 3
-    found = [
-        term(k)[:size]
-        for force in system.getForces()
-        if isinstance(force, kinds)
-        for count, term in [
-            (force.getNumBonds(), force.getBondParameters)
-            if size == 2
-            else (force.getNumAngles(), force.getAngleParameters)
-        ]
-        for k in range(count)
-    ]
-    return np.array(found, dtype=np.int64).reshape(-1, size)
+    kind, size = ("Bond", 2) if kinds is _BONDS else ("Angle", 3)
+    found = [terms_of(force, kind, size)[0] for force in system.getForces() if isinstance(force, kinds)]
+    return np.concatenate([np.empty((0, size), dtype=np.int64), *found])
 
 
 def _keys(pairs: np.ndarray, n: int) -> np.ndarray:

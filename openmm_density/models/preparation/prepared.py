@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from itertools import combinations
 from typing import Any
 
@@ -20,9 +21,10 @@ from ..chemistry.elements import covalent_radius, is_hydrogen, is_metal
 from ..chemistry.ideal_geometry import bond_angles, heavy_bonds
 from ..chemistry.residues import atom_label
 from ..ligand_potentials import PlacedPotential
-from ..merging import copied_system
+from ..merging import masses_of
 from ..structures import Model
 from ..superposition import superposition
+from .constrained_variants import ConstrainedVariants
 from .ligand_terms import (
     BOND_LENGTHS,
     add_idle_springs,
@@ -48,6 +50,9 @@ LINK_FORCE_CONSTANT = 1.0e5
 
 CONFORMER_EXCLUSION_REACH = 8.0
 """Å up to which the interactions between atoms of different conformers are excluded."""
+
+
+_Springs = tuple[list[tuple[tuple[int, int], tuple[float, float]]], list[tuple[int, int]]]
 
 
 @dataclass
@@ -163,8 +168,8 @@ class Prepared:
     described: Described | None = field(default=None, repr=False)
     unscreened: list[ChargedGroup] = field(default_factory=list, repr=False)
     mended_ends: dict[int, np.ndarray] = field(default_factory=dict, repr=False)
-    _systems: dict[str, openmm.System] = field(default_factory=dict, init=False, repr=False)
     _missing: MissingTerms | None = field(default=None, init=False, repr=False)
+    _springs: dict[bytes, _Springs] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def forcefield(self) -> app.ForceField:
@@ -276,19 +281,13 @@ class Prepared:
         InputError
             The force field cannot describe the model with these options.
         """
-        if nonbonded_method is None:
-            nonbonded_method = app.PME if self.solvent == "water" else app.CutoffNonPeriodic
-        arguments: dict[str, Any] = {
-            "nonbondedMethod": nonbonded_method,
+        arguments = self._options(nonbonded_cutoff, nonbonded_method) | {
             "constraints": constraints,
-            "removeCMMotion": False,
             **options,
         }
-        if nonbonded_method is not app.NoCutoff:
-            arguments["nonbondedCutoff"] = nonbonded_cutoff * unit.nanometer
         if hydrogen_mass is not None:
             arguments["hydrogenMass"] = hydrogen_mass * unit.dalton
-        system = self._force_field_system(arguments)
+        system = self._variants.system(arguments)
         held = [each.atoms for each in self.potentials] if ligand_energies == "springs" else []
         self._missing_terms().add_to(system)
         self._add_springs(system, rigid_force_group, [*self.rigid, *held])
@@ -296,6 +295,13 @@ class Prepared:
             self._add_ligands(system, constraints, with_energies=ligand_energies == "potentials")
         _exclude(system, self._alternative_pairs())
         return system
+
+    def _options(self, cutoff: float = 1.0, method: Any = None) -> dict[str, Any]:
+        """Return what ``createSystem`` is told beside constraints and masses; the cut-off in nm."""
+        if method is None:
+            method = app.PME if self.solvent == "water" else app.CutoffNonPeriodic
+        options = {"nonbondedMethod": method, "removeCMMotion": False}
+        return options if method is app.NoCutoff else options | {"nonbondedCutoff": cutoff * unit.nanometer}
 
     def _add_ligands(self, system: openmm.System, constraints: Any, with_energies: bool) -> None:
         """Put potentials in the place of what a force field has within ligands, and add what may hold these."""
@@ -337,25 +343,20 @@ class Prepared:
         ]
 
     def _missing_terms(self) -> MissingTerms:
-        """Return these terms, found in the System that was built first."""
+        """Return these terms."""
         if self._missing is None:
-            system = next(iter(self._systems.values()), None) or self._force_field_system(
-                {"nonbondedMethod": app.NoCutoff, "removeCMMotion": False}
-            )
+            system = self._variants.whole(self._options())
             held = [*self.rigid, *(each.atoms for each in self.potentials)]
             self._missing = missing_terms(system, self.topology, self.positions, held, self.links)
         return self._missing
 
-    def _force_field_system(self, arguments: dict[str, Any]) -> openmm.System:
-        """Return a System of the force field alone."""
-        key = repr(arguments)
-        if key not in self._systems:
-            self._systems[key] = self._parametrised(arguments)
-        # A fit asks for several, and the force field takes tens of seconds for a large model.
-        return copied_system(self._systems[key])
+    @cached_property
+    def _variants(self) -> ConstrainedVariants:
+        """The Systems of the force field alone."""
+        return ConstrainedVariants(self.topology, self.forcefield, self._parametrised)
 
-    def _parametrised(self, arguments: dict[str, Any]) -> openmm.System:
-        """Build it."""
+    def _parametrised(self, **arguments: Any) -> openmm.System:
+        """Have the force field build a System."""
         residues = list(self.topology.residues())
         templates = {residues[index]: name for index, name in self.residue_templates.items()}
         try:
@@ -376,8 +377,22 @@ class Prepared:
         """Add springs within residues that are kept rigid, and those of links."""
         if not rigid and not self.links:
             return
-        # In Da, as OpenMM gives them: to convert each takes a second for a large model.
-        masses = np.array([system.getParticleMass(i)._value for i in range(len(self.positions))])
+        masses = masses_of(system)
+        # Mass moved to hydrogens makes other springs.
+        key = b"".join(masses[atoms].tobytes() for atoms in rigid)
+        if key not in self._springs:
+            self._springs[key] = self._found_springs(masses, rigid)
+        springs, excluded = self._springs[key]
+        force = openmm.HarmonicBondForce()
+        force.setName("RigidResidues")
+        force.setForceGroup(force_group)
+        for (i, j), (length, stiffness) in springs:
+            force.addBond(i, j, length / 10.0, stiffness)
+        system.addForce(force)
+        _exclude(system, excluded)
+
+    def _found_springs(self, masses: np.ndarray, rigid: Sequence[np.ndarray]) -> _Springs:
+        """Return pairs of atoms with the length and stiffness of their springs, and the pairs to exclude, both in order."""
         shape = self.positions.copy()
         for end, place in self.mended_ends.items():
             shape[end] = place
@@ -400,13 +415,7 @@ class Prepared:
                         ideal = covalent_radius(atoms[a]) + covalent_radius(atoms[b])
                         length = float(np.clip(length, BOND_LENGTHS[0] * ideal, BOND_LENGTHS[1] * ideal))
                     springs[pair] = (length, stiffness)
-        force = openmm.HarmonicBondForce()
-        force.setName("RigidResidues")
-        force.setForceGroup(force_group)
-        for (i, j), (length, stiffness) in sorted(springs.items()):
-            force.addBond(i, j, length / 10.0, stiffness)
-        system.addForce(force)
-        _exclude(system, sorted(excluded))
+        return sorted(springs.items()), sorted(excluded)
 
     def _stiffen_bonds(self, springs: dict[tuple[int, int], tuple[float, float]]) -> None:
         """Make the springs of bonds and angles as stiff as those of links: what has no spheres a density presses together."""

@@ -128,7 +128,7 @@ def _completed(
         add_heavy_atoms_of(known, residues, report)
         add_missing_heavy_atoms(residues, links, compute, report)
         variants = find_variants(model, residues, links, [each.names for each in known])
-        add_hydrogens(residues, links, variants, ph, compute)
+        add_hydrogens(residues, links, variants, ph)
     remove_replaced_hydrogens(residues, links)
     if parameters is not None:
         complete_ligands(parameters, parametrised, residues, links)

@@ -1,0 +1,103 @@
+"""Where hydrogens lie on what they are bonded to, by ideal bonds and angles, for all atoms of a model at once."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+_TETRAHEDRAL, _TRIGONAL = np.radians([109.5, 120.0])
+_STAGGERED = np.radians([60.0, 180.0, 300.0])
+# Of carbon and nitrogen: hydrogens on so many neighbours that leave them no choice.
+_WEDGED = ((1, 2), (1, 3), (2, 2))
+
+
+class Site(NamedTuple):
+    """The number of an atom with hydrogens, theirs, and those of its other neighbours."""
+
+    parent: int
+    hydrogens: Sequence[int]
+    neighbours: Sequence[int]
+
+
+class Surroundings(NamedTuple):
+    """What is around sites.
+
+    Attributes
+    ----------
+    places : np.ndarray, shape (N, 3)
+        Å.
+    symbols : sequence of str
+        The element of each atom.
+    neighbours : mapping of int to sequence of int
+        Those of each atom that have a place.
+    degrees : np.ndarray of int, shape (N,)
+        How many neighbours each has in all.
+    """
+
+    places: np.ndarray
+    symbols: Sequence[str]
+    neighbours: Mapping[int, Sequence[int]]
+    degrees: np.ndarray
+
+    def is_flat(self, site: Site) -> bool:
+        """Return whether a site's only neighbour has its bonds in a plane, in which those of amides and phenols lie too."""
+        return bool(self.degrees[site.neighbours[0]] <= 3)
+
+    def is_held(self, site: Site) -> bool:
+        """Return whether a site has one neighbour, beyond which another atom tells how it is turned."""
+        return len(site.neighbours) == 1 and len(self.neighbours[site.neighbours[0]]) > 1
+
+    def arms(self, sites: Sequence[Site]) -> np.ndarray:
+        """Return the unit vectors from sites to their neighbours, all of one number, shape (sites, neighbours, 3)."""
+        parents = self.places[[site.parent for site in sites]]
+        return units(self.places[[site.neighbours for site in sites]] - parents[:, None])
+
+    def turned(self, sites: Sequence[Site], angle: float, turns: np.ndarray) -> np.ndarray:
+        """Return unit vectors at an angle to each site's bond, by torsions to what is beyond, shape (sites, turns, 3)."""
+        axis = -self.arms(sites)[:, 0]
+        ends = np.array(
+            [
+                (site.neighbours[0], next(a for a in self.neighbours[site.neighbours[0]] if a != site.parent))
+                for site in sites
+            ]
+        )
+        side = self.places[ends[:, 1]] - self.places[ends[:, 0]]
+        away = units(side - np.einsum("ni,ni->n", side, axis)[:, None] * axis)
+        across = np.cross(axis, away)
+        around = np.cos(turns)[:, None] * away[:, None] + np.sin(turns)[:, None] * across[:, None]
+        return -np.cos(angle) * axis[:, None] + np.sin(angle) * around
+
+
+def ideal_directions(sites: Sequence[Site], around: Surroundings) -> Iterator[tuple[list[Site], np.ndarray]]:
+    """Yield sites of a kind whose hydrogens cannot turn, and the unit vectors to these, shape (sites, hydrogens, 3).
+
+    Those of methyl groups and ammonium are staggered. Atoms in one place make NaN.
+    """
+    kinds: dict[tuple[int, int, bool], list[Site]] = defaultdict(list)
+    for site in sites:
+        count, others = len(site.hydrogens), len(site.neighbours)
+        if (count, others) in _WEDGED:
+            kinds[count, others, False].append(site)
+        elif count in (2, 3) and around.symbols[site.parent] in ("C", "N") and around.is_held(site):
+            kinds[count, 1, count == 2 and around.is_flat(site)].append(site)
+    for (count, others, is_flat), members in kinds.items():
+        if is_flat:
+            yield members, around.turned(members, _TRIGONAL, np.array([np.pi, 0.0]))
+        elif others == 1:
+            yield members, around.turned(members, _TETRAHEDRAL, _STAGGERED[:count])
+        elif count == 1:
+            yield members, units(-around.arms(members).sum(axis=1))[:, None]
+        else:
+            arms, half = around.arms(members), _TETRAHEDRAL / 2
+            middle, across = units(-arms.sum(axis=1)), units(np.cross(arms[:, 0], arms[:, 1]))
+            sides = [np.cos(half) * middle + sign * np.sin(half) * across for sign in (1, -1)]
+            yield members, np.stack(sides, axis=1)
+
+
+def units(vectors: np.ndarray) -> np.ndarray:
+    """Return vectors of length 1; NaN where there is no direction, as of atoms in one place."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)

@@ -1,0 +1,136 @@
+"""The Systems that a force field makes of one topology with and without constraints, from one that has all terms of both.
+
+To match templates and find the terms of a large model takes OpenMM seconds each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import openmm
+from openmm import app, unit
+
+from ..chemistry.topologies import bonded_pairs
+from ..merging import copied_force, copied_system, masses_of, terms_of
+
+_FREE = (None, False)
+_DERIVED = ((app.HBonds, None), _FREE)
+"""Constraints and rigid water of the Systems that are derived; any other one is the force field's own."""
+
+
+class ConstrainedVariants:
+    """Systems of a topology, whose force field is asked once for each set of options beside constraints and masses.
+
+    Parameters
+    ----------
+    topology : openmm.app.Topology
+    forcefield : openmm.app.ForceField
+    create : callable
+        Calls ``createSystem`` with options.
+    """
+
+    def __init__(
+        self, topology: app.Topology, forcefield: app.ForceField, create: Callable[..., openmm.System]
+    ) -> None:
+        self._topology, self._create = topology, create
+        # What such templates constrain is so with any options.
+        self._has_own = any(template.constraints for template in forcefield._templates.values())
+        self._known: dict[str, openmm.System] = {}
+        self._without: dict[tuple[str, int], openmm.Force] = {}
+
+    def whole(self, options: dict[str, Any]) -> openmm.System:
+        """Return a System with all terms, those between constrained atoms among them."""
+        others = _beside_constraints(options)
+        return self._created(others | {"constraints": app.HBonds, "flexibleConstraints": True})
+
+    def _created(self, options: dict[str, Any]) -> openmm.System:
+        key = repr(options)
+        if key not in self._known:
+            self._known[key] = self._create(**options)
+        return self._known[key]
+
+    def system(self, options: dict[str, Any]) -> openmm.System:
+        """Return the System that ``createSystem`` makes with some options."""
+        asked = options.get("constraints"), options.get("rigidWater")
+        if asked not in _DERIVED or self._has_own or "flexibleConstraints" in options:
+            return copied_system(self._created(options))
+        whole = self.whole(options)
+        count = whole.getNumParticles()
+        if any(map(whole.isVirtualSite, range(count))):  # whose kinds OpenMM has no copies of
+            return copied_system(self._created(options))
+        rows = [whole.getConstraintParameters(k) for k in range(whole.getNumConstraints())]
+        keys = _keys(np.array([row[:2] for row in rows], dtype=np.int64).reshape(-1, 2), count)
+        system = openmm.System()
+        system.setDefaultPeriodicBoxVectors(*whole.getDefaultPeriodicBoxVectors())
+        masses = self._masses(whole, options.get("hydrogenMass"), () if asked == _FREE else keys)
+        for mass in masses.tolist():
+            system.addParticle(mass)
+        for a, b, length in () if asked == _FREE else rows:
+            system.addConstraint(a, b, length._value)
+        for index, force in enumerate(whole.getForces()):
+            if asked != _FREE and type(force) in _FLEXIBLE:
+                force = self._constrained(force, (repr(_beside_constraints(options)), index), keys, count)
+            system.addForce(copied_force(force))
+        return system
+
+    def _constrained(
+        self, force: openmm.Force, key: tuple[str, int], constrained: np.ndarray, count: int
+    ) -> openmm.Force:
+        """Return a force without its terms between atoms whose distance is constrained."""
+        if key not in self._without:
+            kind, size = _FLEXIBLE[type(force)]
+            particles, numbers = terms_of(force, kind, size)
+            acting = ~np.isin(_keys(particles[:, [0, -1]], count), constrained)
+            bare = type(force)()
+            bare.setName(force.getName())
+            bare.setForceGroup(force.getForceGroup())
+            bare.setUsesPeriodicBoundaryConditions(force.usesPeriodicBoundaryConditions())
+            add = getattr(bare, f"add{kind}")
+            for members, values in zip(particles[acting].tolist(), numbers[acting].tolist()):
+                add(*members, *values)
+            self._without[key] = bare
+        return self._without[key]
+
+    def _masses(
+        self, whole: openmm.System, of_hydrogen: Any, constrained: np.ndarray | tuple[()]
+    ) -> np.ndarray:
+        """Return masses in Da, of which heavy atoms gave some to their hydrogens, but for those of rigid water."""
+        masses = masses_of(whole)
+        if of_hydrogen is None:
+            return masses
+        if unit.is_quantity(of_hydrogen):
+            of_hydrogen = of_hydrogen.value_in_unit(unit.dalton)
+        light = np.array([atom.element is app.element.hydrogen for atom in self._topology.atoms()])
+        known = np.array([atom.element is not None for atom in self._topology.atoms()])
+        water = np.array([atom.residue.name == "HOH" for atom in self._topology.atoms()])
+        bonds = bonded_pairs(self._topology)
+        bonds = np.where(light[bonds[:, :1]], bonds[:, ::-1], bonds)
+        bonds = bonds[light[bonds[:, 1]] & ~light[bonds[:, 0]] & known[bonds[:, 0]]]
+        if len(constrained):
+            pairs = np.stack(np.divmod(constrained, len(masses)), axis=1)
+            rigid = np.zeros(len(masses), dtype=bool)
+            # Of a water the distance between its hydrogens is kept only where it is rigid.
+            rigid[pairs[light[pairs].all(axis=1)]] = True
+            bonds = bonds[~(rigid & water)[bonds[:, 1]]]
+        given = of_hydrogen - masses[bonds[:, 1]]
+        masses[bonds[:, 1]] = of_hydrogen
+        np.subtract.at(masses, bonds[:, 0], given)
+        return masses
+
+
+_FLEXIBLE = {openmm.HarmonicBondForce: ("Bond", 2), openmm.HarmonicAngleForce: ("Angle", 3)}
+
+
+def _beside_constraints(options: dict[str, Any]) -> dict[str, Any]:
+    return {
+        key: value
+        for key, value in options.items()
+        if key not in ("constraints", "rigidWater", "hydrogenMass")
+    }
+
+
+def _keys(pairs: np.ndarray, count: int) -> np.ndarray:
+    """Return a number for each pair of particles, in whichever order."""
+    return pairs.min(axis=1) * count + pairs.max(axis=1)
