@@ -53,7 +53,7 @@ test-browser: $(COMPILED)
 	@$(BIN)/python -c 'import playwright, sys; from tests.report.browser import path_of_chromium; sys.exit(path_of_chromium() is None and "no Chromium: install it, or name one by CHROMIUM")'
 	$(BIN)/python -m pytest -m browser $(call marked,browser)
 
-# The tests read 500 damaged files of each format.
+# The tests read 250 damaged files of each format.
 fuzz: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --mutations 10000 --keep fuzz
 

@@ -119,6 +119,7 @@ def folder(tmp_path_factory):
         ("single.toml", stage.replace("[[stage]]", "[stage]")),
         ("plural.toml", stage.replace("[[stage]]", "[[stages]]")),
         ("strong.toml", stage + "strength = [5, 50]\n"),
+        ("brief.toml", "strength = 20\nminimize_first = 50\nminimize_last = 50\n" + stage.replace("4", "20")),
     ):
         (folder / name).write_text(protocol)
     (folder / "other.xml").write_text("<other/>")
@@ -515,7 +516,7 @@ def summary_of(folder):
 def test_what_is_odd_but_good(folder, tmp_path, monkeypatch, name, change):
     output = tmp_path / "ergebnis – 結果"
     model = edited(folder, name, change)
-    assert fit(folder, monkeypatch, model=model, steps=40, strength=20, output=output) == 0
+    assert fit(folder, monkeypatch, model=model, steps=None, protocol="brief.toml", output=output) == 0
     summary = summary_of(output)
     given = read_model(folder / name)
     fitted = read_model(output / "fitted.cif")
@@ -539,20 +540,23 @@ def test_a_hundred_thousand_atoms(folder, monkeypatch, capsys):
     """More atoms and chains than PDB has numbers for."""
     structure = gemmi.read_structure(str(folder / "model.pdb"))
     chain = structure[0][0].clone()
-    copies = -(-100_000 // sum(len(residue) for residue in chain))
+    places = np.array([atom.pos.tolist() for residue in chain for atom in residue])
+    copies = -(-100_000 // len(places))
+    apart = np.ptp(places, axis=0) + 2.5
     for number in range(copies):
         copy = chain.clone()
         copy.name = f"C{number}"
+        # Beyond the map, side by side.
+        shift = gemmi.Position(*(60.0 + apart * np.unravel_index(number, (11, 11, 11))))
         for residue in copy:
             for atom in residue:
-                # Beyond the map, and close together: a wide box of voxels takes its time.
-                atom.pos += gemmi.Position(*(60.0 + 6.0 * np.array(np.unravel_index(number, (11, 11, 11)))))
+                atom.pos += shift
         structure[0].add_chain(copy)
     structure.setup_entities()
     structure.assign_subchains(force=True)
     structure.make_mmcif_document().write_file(str(folder / "large.cif"))
     monkeypatch.chdir(folder)
-    assert main(["score", "large.cif", "map.mrc", "--resolution", "5", "--json"]) == 0
+    assert main(["score", "large.cif", "map.mrc", "--resolution", "10", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert len(found["residue_labels"]) == RESIDUES * (copies + 1)
     assert found["cc_mask"][0] > 0.5

@@ -21,7 +21,7 @@ from openmm_density.validation.geometry import geometry_report
 
 from ..fragments import RESOLUTION, fragment, map_of
 
-RESIDUES = 16
+RESIDUES = 10
 # It spoils bonds.
 STRONG = 3000.0
 

@@ -15,7 +15,7 @@ from ..conftest import PROJECT
 from .__main__ import fuzzed
 from .readers import READERS, Reader
 
-MUTATIONS = 500
+MUTATIONS = 250
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def test_mutated_files_are_read_or_refused(found, name):
     assert outcome["failures"] == []
     assert outcome["read"] + outcome["refused"] == MUTATIONS
     # Mutations that all did the same would show nothing.
-    assert outcome["read"] >= 20 and outcome["refused"] >= 20
+    assert outcome["read"] >= 10 and outcome["refused"] >= 10
 
 
 @pytest.mark.parametrize("name", READERS)

@@ -94,6 +94,8 @@ def two_conformers(tmp_path_factory):
     protocol = Protocol(
         (Stage("hold", 100, temperature=(10.0, 10.0)),),
         strength=60.0,
+        minimize_first=100,
+        minimize_last=300,
         search="off",
         conformers="auto",
         b_factors="residue",
