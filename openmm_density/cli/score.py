@@ -192,7 +192,7 @@ def _write_table(
 ) -> dict[str, Any]:
     """Write the Table 1 of the last frame, and return its figures."""
     from ..base.units import ANGSTROM_PER_NANOMETER
-    from ..fitting.output.table_of_model import write_table_of_model
+    from ..extensions.deposition.table_files import write_table_of_model
     from ..models.odd_atoms import check_b_factors, check_occupancies
     from ..models.structures import read_model
     from ..validation.crystal import check_crystal

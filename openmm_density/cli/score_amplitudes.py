@@ -51,7 +51,7 @@ def run_amplitudes(options: argparse.Namespace) -> int:
         from ..extensions.crystals import phased_file, read_reflections
         from ..extensions.deposition.diffraction import crystal_of_data
         from ..extensions.deposition.table import OF_OWN_PHASES
-        from ..fitting.output.table_of_model import write_table_of_model
+        from ..extensions.deposition.table_files import write_table_of_model
         from ..models.structures import read_model
         from ..validation.correlation import MapCorrelation
 

@@ -17,6 +17,7 @@ called with objects of the core, and returns plain data, which the core puts in 
                    as what was noted in the state
 ``write``          its files
 ``told``           its figures of ``summary.json`` with their units, columns of the residues, notes and doubts
+``complete``       called with the whole summary, which it may add to, before that is written: files that are made of it
 ``sections``       its sections of ``report.html``, from ``summary.json`` alone: ``report`` makes them again
 ``blocks``         the same of the section "Can I trust it?"
 ``lines``          what the command prints of it
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from .flexible_fit import FlexibleFit
     from .interrupts import Stop
     from .options import RunOptions
+    from .output.agreement import ModelAgreement
     from .output.doubt import Doubt
     from .protocols import Protocol
     from .run_state import RunState
@@ -173,6 +175,17 @@ class FitExtension:
     def told(self, fit: FlexibleFit, result: FitResult) -> Told:
         """Return what is said of the fit."""
         return Told()
+
+    def complete(
+        self,
+        folder: Path,
+        fit: FlexibleFit,
+        result: FitResult,
+        agreement: ModelAgreement,
+        summary: dict[str, Any],
+        crystal: Callable[[], Any] | None,
+    ) -> None:
+        """Write files that are made of the whole summary, and add to it; `crystal` returns what measured amplitudes say."""
 
     def sections(self, summary: Mapping[str, Any]) -> Sequence[Section]:
         """Return the sections of the page of a fit with this summary."""

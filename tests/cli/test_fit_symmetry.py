@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from openmm_density import DensityMap
-from openmm_density.fitting.output.table_of_model import write_table_of_model
+from openmm_density.extensions.deposition.table_files import write_table_of_model
 from openmm_density.models import read_model
 
 from ..extensions.symmetry.test_finding import assembly, operators, unit  # noqa: F401

@@ -27,8 +27,6 @@ from ...fitting.output.results import (
     TABLE_ONE,
 )
 from ...fitting.output.summary import write_summary
-from ...fitting.output.table_of_fit import AS_IT_WAS
-from ...fitting.output.table_of_model import write_table_of_model
 from ...fitting.output.viewers import write_viewer_scripts
 from ...fitting.output.viewers.shown_files import BEFORE, write_shown_map
 from ...models.inverted_centres import with_mended_centres
@@ -38,6 +36,7 @@ from ...validation.stretches import DoubtfulStretch
 from ..crystals import Phased, Reflections, phased_file
 from ..deposition.diffraction import crystal_of_data
 from ..deposition.table import OF_OWN_PHASES
+from ..deposition.table_files import AS_IT_WAS, write_table_of_model
 from .cycles import RECORD, Cycle, cycle_folder
 from .models import kept_model_of, model_of
 from .result import (

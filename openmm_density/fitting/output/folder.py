@@ -13,7 +13,6 @@ from typing import Any
 from ...base.atomic_files import atomic_write, remove_abandoned, write_text
 from ...base.errors import InputError
 from ...base.wording import one_line
-from ...extensions.deposition.diffraction import Crystal
 from ...models.structure_files import pdb_limit, prepared_header, write_cif, write_model_cif, write_pdb
 from ..checkpoints import RunFolder, remove_leftovers
 from ..fit_result import FitResult, Written
@@ -34,7 +33,6 @@ from .assemblies import assembly_report, write_assembly_files
 from .pictures import Pictures
 from .results import AFTER_FILES, REPORT, UNFINISHED, check_unused, check_usable
 from .summary import kept_and_simulated, summarize, times_of, write_summary
-from .table_of_fit import write_table_one
 from .viewers import write_shown_files, write_viewer_scripts
 
 
@@ -124,7 +122,7 @@ class OutputFolder:
         scan: StrengthScan | None = None,
         stop: Stop | None = None,
         command: str | None = None,
-        crystal: Callable[[], Crystal] | None = None,
+        crystal: Callable[[], Any] | None = None,
     ) -> dict[str, Any]:
         """Write everything, and return the summary; the saved states of a fit that has come to its end are removed.
 
@@ -157,7 +155,8 @@ class OutputFolder:
             summary |= summarize(fit, result, agreement, model_path, map_path, scan, limit, self._spellings)
             summary |= {"left_out": left_out, "notes": [*summary["notes"], *left_out]}
             summary |= assembly_report(fit, result)
-            write_table_one(self.path, fit, result, agreement, summary, crystal)
+            for extension in extensions():
+                extension.complete(self.path, fit, result, agreement, summary, crystal)
             write_assembly_files(self.path, fit.symmetry)
         write_summary(self.path / "summary.json", summary | times_of(fit.stopwatch, scan))
         write_shown_files(self.path, fit, result, stop)

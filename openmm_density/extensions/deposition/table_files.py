@@ -1,8 +1,10 @@
-"""``table1.md`` of a fit, and the categories on its refinement in ``fitted.cif``."""
+"""``table1.md`` of a fit, with the categories on its refinement in ``fitted.cif``, and that of any model (``score --table1``)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,19 +12,24 @@ import numpy as np
 
 from ...base.atomic_files import write_text
 from ...base.wording import one_line
-from ...extensions.deposition.cif_categories import add_refinement
-from ...extensions.deposition.diffraction import Crystal, crystal_of
-from ...extensions.deposition.figures import FiguresOfModel, deposition_figures
-from ...extensions.deposition.table import Symmetric, TableInput, table_one
+from ...fitting.fit_result import FitResult
+from ...fitting.flexible_fit import FlexibleFit
+from ...fitting.output.agreement import ModelAgreement
+from ...fitting.output.results import FITTED, TABLE_ONE
+from ...fitting.output.summary import versions
+from ...fitting.written_atoms import input_b_factors, input_occupancies
+from ...maps.density_map import DensityMap
 from ...models.chemistry.elements import is_hydrogen
-from ...validation.all_atom_contacts import contacts_of_prepared
+from ...models.model import Model
+from ...models.preparation import prepare
+from ...models.structure_files import write_model_cif
+from ...validation.all_atom_contacts import AllAtomContacts, contacts_of_prepared
 from ...validation.fsc import ShellCorrelation
-from ..fit_result import FitResult
-from ..flexible_fit import FlexibleFit
-from ..written_atoms import input_b_factors, input_occupancies
-from .agreement import ModelAgreement
-from .results import FITTED, TABLE_ONE
-from .summary import versions
+from ...validation.geometry import geometry_report
+from .cif_categories import add_refinement
+from .diffraction import Crystal, crystal_of
+from .figures import FiguresOfModel, deposition_figures
+from .table import Symmetric, TableInput, table_one
 
 AS_IT_WAS = "The fit did not improve the model: these are the figures of the model as it was."
 
@@ -98,14 +105,14 @@ def _known(
         versions()["openmm-density"] or "",
         crystal() if crystal else crystal_of(fit.density_map, model.cell, model.space_group),
         half_map_resolution=halves.get("fsc_resolution") if halves.get("fsc_falls") else None,
-        symmetric=_symmetric(fit, summary),
+        symmetric=_symmetry_fitted(fit, summary),
         remarks=[] if result.simulated is None else [AS_IT_WAS],
     )
     heavy = [not is_hydrogen(atom) for atom in model.topology.atoms()]
     return known, np.asarray(b_factors)[heavy]
 
 
-def _symmetric(fit: FlexibleFit, summary: Mapping[str, Any]) -> Symmetric | None:
+def _symmetry_fitted(fit: FlexibleFit, summary: Mapping[str, Any]) -> Symmetric | None:
     """Return the assembly of which the model is one unit; of a crystal the table is that of its asymmetric unit."""
     operators = fit.density.operators
     if operators is None or operators.cell is not None:
@@ -122,3 +129,63 @@ def _curve(told: Mapping[str, Any] | None) -> ShellCorrelation | None:
     return ShellCorrelation(
         np.array(told["frequency"]), correlation, np.zeros(len(correlation), dtype=np.int64)
     )
+
+
+def write_table_of_model(
+    path: str | Path,
+    model: Model,
+    positions: np.ndarray,
+    density_map: DensityMap,
+    resolution: float,
+    names: tuple[str, str],
+    scored: Mapping[str, Any],
+    crystal: Crystal | None = None,
+    remarks: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Write the table of a model at some positions, and return its figures.
+
+    `positions` (N, 3) in Å; `resolution` in Å.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        # As it is scored: of a trajectory the last frame.
+        written = Path(folder) / "model.cif"
+        write_model_cif(written, model, positions)
+        contacts, missing = _contacts(model, positions)
+        shown = FiguresOfModel(
+            model.topology, positions, model.b_factors, model.occupancies, written, contacts
+        )
+        figures = deposition_figures(shown, density_map, resolution)
+    known = TableInput(
+        figures,
+        geometry_report(model.topology, positions).as_dict(),
+        resolution,
+        *(Path(name).name for name in names),
+        [float(size) for size in density_map.voxel_size],
+        versions()["openmm-density"] or "",
+        crystal or crystal_of(density_map, model.cell, model.space_group),
+        symmetric=_symmetry_scored(scored.get("assembly")),
+        remarks=[*remarks, *missing],
+        half_map_resolution=scored.get("half_map_resolution") if scored.get("half_map_falls") else None,
+    )
+    write_text(path, table_one(known))
+    return figures
+
+
+def _symmetry_scored(found: Mapping[str, Any] | None) -> Symmetric | None:
+    """Return what is known of an assembly, of which the model that was scored is one unit where it does not name one."""
+    if found is None:
+        return None
+    return (
+        Symmetric(found["symmetry"])
+        if found["unit"]
+        else Symmetric(found["symmetry"], found["copies"], found["cc"])
+    )
+
+
+def _contacts(model: Model, positions: np.ndarray) -> tuple[AllAtomContacts | None, list[str]]:
+    """Return the contacts with hydrogens, which are built; else a sentence that says why there are none."""
+    try:
+        prepared = prepare(replace(model, positions=positions))
+        return contacts_of_prepared(prepared, prepared.positions, model.occupancies), []
+    except Exception as error:
+        return None, [f"No clashscore, as hydrogens could not be built ({one_line(error)})."]

@@ -1,0 +1,32 @@
+"""Table 1 of every fit, and what its model's file says of the refinement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...fitting.extension import FitExtension
+
+if TYPE_CHECKING:
+    from ...fitting.fit_result import FitResult
+    from ...fitting.flexible_fit import FlexibleFit
+    from ...fitting.output.agreement import ModelAgreement
+
+
+class Deposition(FitExtension):
+    """What a paper and a deposition ask of a fit."""
+
+    def complete(
+        self,
+        folder: Path,
+        fit: FlexibleFit,
+        result: FitResult,
+        agreement: ModelAgreement,
+        summary: dict[str, Any],
+        crystal: Callable[[], Any] | None,
+    ) -> None:
+        """Write ``table1.md`` and the categories on the refinement of ``fitted.cif``; the summary gets ``table1``."""
+        from .table_files import write_table_one
+
+        write_table_one(folder, fit, result, agreement, summary, crystal)
