@@ -26,8 +26,8 @@ from ..crystals import Phased, Reflections
 from ..deposition.diffraction import crystal_of_data
 from .amplitude_refinement import AmplitudeRefinement
 from .models import kept_model_of, model_of, phased_model
+from .protocol import fitted_selection
 from .settings import CrystalSettings
-from .target import fitted_selection
 
 RECORD = "cycle.json"
 

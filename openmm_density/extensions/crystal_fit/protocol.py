@@ -1,6 +1,9 @@
-"""The protocol of one cycle: short, as the next one sees better phases."""
+"""The protocol of one cycle, short, as the next one sees better phases; and which atoms are compared with its map."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 from ...base.errors import InputError
 from ...fitting.protocols import Protocol, Stage
@@ -8,12 +11,8 @@ from ...fitting.protocols.stage import DEFAULT_STAGE_RESTRAINTS, checked_restrai
 
 STEPS = 2000
 """Of one cycle."""
-
-
 STRENGTH = 80.0
 """kJ/mol per fitted atom: a search for the strength would take longer than a cycle."""
-
-
 MOST_CYCLES = 99
 
 
@@ -44,3 +43,13 @@ def cycle_protocol(steps: int = STEPS) -> Protocol:
         name="crystal",
         b_factors="auto",
     )
+
+
+_BY_DEFAULT = "heavy"
+ALL_HEAVY = "not (element H or element D)"
+"""Ordered waters and ions as well: a crystal's map shows them, and a model without them explains less of the amplitudes."""
+
+
+def fitted_selection(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the option of a fit that says which atoms are fitted, where it does not ask for some itself."""
+    return {"atoms": ALL_HEAVY} if given.get("atoms", _BY_DEFAULT) == _BY_DEFAULT else {}

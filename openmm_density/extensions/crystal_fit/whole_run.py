@@ -29,7 +29,7 @@ from ...validation.mates import mate_contacts, worse_mate_contacts
 from ...validation.model_report import map_report
 from ...validation.stretches import DoubtfulStretch, doubtful_stretches
 from .cycles import Cycle
-from .target import fitted_selection
+from .protocol import fitted_selection
 
 _OF_START = (
     *("geometry_initial", "geometry_relaxed", "start_strain", "flat_ligands_initial", "ca_rmsd_initial"),
