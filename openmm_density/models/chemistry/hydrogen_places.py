@@ -23,24 +23,12 @@ class Site(NamedTuple):
 
 
 class Surroundings(NamedTuple):
-    """What is around sites.
+    """What is around sites."""
 
-    Attributes
-    ----------
-    places : np.ndarray, shape (N, 3)
-        Å.
-    symbols : sequence of str
-        The element of each atom.
-    neighbours : mapping of int to sequence of int
-        Those of each atom that have a place.
-    degrees : np.ndarray of int, shape (N,)
-        How many neighbours each has in all.
-    """
-
-    places: np.ndarray
-    symbols: Sequence[str]
-    neighbours: Mapping[int, Sequence[int]]
-    degrees: np.ndarray
+    places: np.ndarray  # (N, 3), Å
+    symbols: Sequence[str]  # The element of each atom
+    neighbours: Mapping[int, Sequence[int]]  # Those of each atom that have a place
+    degrees: np.ndarray  # int (N,), how many neighbours each has in all
 
     def is_flat(self, site: Site) -> bool:
         """Return whether a site's only neighbour has its bonds in a plane, in which those of amides and phenols lie too."""

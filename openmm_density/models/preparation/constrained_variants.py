@@ -23,12 +23,7 @@ _DERIVED = ((app.HBonds, None), _FREE)
 class ConstrainedVariants:
     """Systems of a topology, whose force field is asked once for each set of options beside constraints and masses.
 
-    Parameters
-    ----------
-    topology : openmm.app.Topology
-    forcefield : openmm.app.ForceField
-    create : callable
-        Calls ``createSystem`` with options.
+    `create`: calls ``createSystem`` with options.
     """
 
     def __init__(

@@ -57,44 +57,25 @@ _Springs = tuple[list[tuple[tuple[int, int], tuple[float, float]]], list[tuple[i
 
 @dataclass
 class PreparationReport:
-    """What `prepare` changed.
+    """What `prepare` changed."""
 
-    Attributes
-    ----------
-    sentences : list of str
-        All of it, in plain words.
-    added_heavy_atoms : dict of str to list of str
-        Residue (``A LYS 45``) to the names of the heavy atoms that were built.
-    added_hydrogens : int
-        Hydrogens that the input lacks.
-    dropped_hydrogens : list of str
-        Input hydrogens without a counterpart; in ``fitted.pdb`` they move rigidly with their residue.
-    rigid_residues : list of str
-        Residues kept rigid, as in ``A HEM 142 (43 atoms)``.
-    ligands : list of str
-        Residues parametrised by their SMILES, as in ``A LIG 501 (openff-2.2.1)``.
-    ligand_potentials : list of str
-        Residues with a potential of their own, and what that is.
-    adapted_residues : list of str
-        Residues parametrised as a known one with fewer hydrogens or other neighbours.
-    substitutions : list of str
-        Residues replaced by a known one.
-    links : list of str
-        Bonds held by springs.
-    chain_breaks : list of str
-        Places where the backbone is broken; both ends are treated as termini.
-    """
-
-    sentences: list[str] = field(default_factory=list)
+    sentences: list[str] = field(default_factory=list)  # All of it, in plain words
+    # Residue (``A LYS 45``) to the names of the heavy atoms that were built
     added_heavy_atoms: dict[str, list[str]] = field(default_factory=dict)
-    added_hydrogens: int = 0
+    added_hydrogens: int = 0  # Hydrogens that the input lacks
+    # Input hydrogens without a counterpart; in ``fitted.pdb`` they move rigidly with their residue
     dropped_hydrogens: list[str] = field(default_factory=list)
+    # Residues kept rigid, as in ``A HEM 142 (43 atoms)``
     rigid_residues: list[str] = field(default_factory=list)
+    # Residues parametrised by their SMILES, as in ``A LIG 501 (openff-2.2.1)``
     ligands: list[str] = field(default_factory=list)
+    # Residues with a potential of their own, and what that is
     ligand_potentials: list[str] = field(default_factory=list)
+    # Residues parametrised as a known one with fewer hydrogens or other neighbours
     adapted_residues: list[str] = field(default_factory=list)
-    substitutions: list[str] = field(default_factory=list)
-    links: list[str] = field(default_factory=list)
+    substitutions: list[str] = field(default_factory=list)  # Residues replaced by a known one
+    links: list[str] = field(default_factory=list)  # Bonds held by springs
+    # Places where the backbone is broken; both ends are treated as termini
     chain_breaks: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
@@ -104,20 +85,11 @@ class PreparationReport:
 
 @dataclass(frozen=True)
 class Described:
-    """Who describes the residues of a model.
-
-    Attributes
-    ----------
-    forcefield : openmm.app.ForceField
-    templates : dict of int to str
-        The force field's for residues that it would not find, by the residue's index.
-    potentials : list of PlacedPotential
-        Of ligands.
-    """
+    """Who describes the residues of a model."""
 
     forcefield: app.ForceField
-    templates: dict[int, str]
-    potentials: list[PlacedPotential]
+    templates: dict[int, str]  # The force field's for residues that it would not find, by the residue's index
+    potentials: list[PlacedPotential]  # Of ligands
 
 
 @dataclass

@@ -316,17 +316,10 @@ SAME_PLACE = 0.05
 
 @dataclass(frozen=True)
 class CompletedResidue:
-    """What an earlier preparation built of a residue.
+    """What an earlier preparation built of a residue."""
 
-    Attributes
-    ----------
-    names : frozenset of str
-        Of all its atoms.
-    built : mapping of str to (Element, np.ndarray)
-        Element and position (Å) of each atom that the model lacks; none where the residue is not where it was then.
-    """
-
-    names: frozenset[str] = frozenset()
+    names: frozenset[str] = frozenset()  # Of all its atoms
+    # Element and position (Å) of each atom that the model lacks; none where the residue is not where it was then
     built: Mapping[str, tuple[app.element.Element, np.ndarray]] = field(default_factory=dict)
 
 

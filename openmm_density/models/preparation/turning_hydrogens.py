@@ -29,10 +29,7 @@ _CROWDED, _NEAR, _PUSHES = 1.6, 3.0, 30
 def turn(sites: Sequence[Site], lengths: np.ndarray, around: Surroundings) -> None:
     """Place the hydrogens of sites that can turn, in ``around.places``, where what has no place yet is NaN.
 
-    Parameters
-    ----------
-    lengths : np.ndarray, shape (N,)
-        Å of the bonds of each atom's hydrogens.
+    `lengths` (N,) in Å of the bonds of each atom's hydrogens.
     """
     kinds: dict[tuple[int, str, bool], list[Site]] = defaultdict(list)
     for site in sites:

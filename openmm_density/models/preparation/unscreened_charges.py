@@ -33,12 +33,7 @@ class ChargedGroup(NamedTuple):
 def bare_ions(topology: app.Topology, positions: np.ndarray, in_water: bool) -> dict[int, list[int]]:
     """Return single metal ions that only water would hold in their place, and the atoms near enough to be bound to each.
 
-    Parameters
-    ----------
-    positions : np.ndarray, shape (N, 3)
-        Å.
-    in_water : bool
-        Whether they are those alone that have fewer than `WHOLE_SHELL` such atoms.
+    `positions` (N, 3) in Å; `in_water`: whether they are those alone that have fewer than `WHOLE_SHELL` such atoms.
     """
     atoms = list(topology.atoms())
     ions = [
@@ -73,14 +68,8 @@ def unscreened_charges(
 ) -> list[ChargedGroup]:
     """Return what has no charge where there is no water: the ends at gaps, ions, and the acids that bind these.
 
-    Parameters
-    ----------
-    bonded : mapping of int to list of Atom
-        What each atom is bonded to.
-    shells : mapping of int to list of int
-        What is around each ion, see `bare_ions`.
-    uncharged : iterable of np.ndarray
-        The atoms of residues that have no charge anyway.
+    `bonded`: what each atom is bonded to; `shells`: what is around each ion, see `bare_ions`; `uncharged`: the atoms of
+    residues that have no charge anyway.
     """
     left_out = {int(k) for atoms in uncharged for k in atoms}
     bound = {k for shell in shells.values() for k in shell} - left_out
