@@ -228,9 +228,9 @@ class LocalGeometry:
         radii = self._radii[pairs].sum(axis=1)
         low, high = SHORTEST * radii, radii + LONGEST_OF_METAL
         before, after = self._before(pairs, lengths_of(self.positions, pairs)), lengths_of(positions, pairs)
-        found = self._told(
-            "metal", pairs, before, after, (low, high), WORSE_METAL, after > high + WORSE_METAL / 2
-        )
+        # A file may name what a water is too far from to be bound to.
+        too_long = (after > high + WORSE_METAL / 2) & ~self._water[pairs].any(axis=1)
+        found = self._told("metal", pairs, before, after, (low, high), WORSE_METAL, too_long)
         ions = np.flatnonzero(self._metal)
         others = np.flatnonzero(self._heavy & ~self._metal & ~self._water)
         if not len(ions) or not len(others):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -188,6 +189,15 @@ def test_an_ion_that_left_its_place_is_named(haemoglobin, kinesin):
     for start in (haemoglobin.positions, apart):
         found = LocalGeometry(haemoglobin.topology, start).worse(apart)
         assert pair in [each.atoms for each in of_kind(found, "metal")]
+
+
+def test_a_water_that_a_file_calls_bound_to_a_distant_ion_is_no_finding(kinesin):
+    water = next(k for k, record in enumerate(kinesin.records) if record.residue_name == "HOH")
+    magnesium = next(k for k, record in enumerate(kinesin.records) if record.element == "Mg")
+    apart = replace(kinesin, positions=along(kinesin.positions, magnesium, water, 3.2))
+    check = geometry(apart, bonds=[(magnesium, water)])
+    assert of_kind(check.worse(apart.positions), "metal") == []
+    assert of_kind(check.worse(along(apart.positions, magnesium, water, 4.0)), "metal")
 
 
 def test_a_molecule_that_turned_beside_its_surroundings_is_named(kinesin):
