@@ -36,6 +36,8 @@ LONGEST_OF_METAL = 0.6
 """The same of a metal's."""
 NARROWEST, WIDEST = 90.0, 140.0
 """Degrees between which an angle without an ideal value is usual."""
+TYPICAL = (100.0, 135.0)
+"""Degrees between which nearly all such angles are: one that comes from without these to within them became no worse."""
 NEAR_BOND = 0.2
 """Å by which two atoms as near as a bond are farther apart than the sum of their covalent radii at most."""
 CLASHING = 2.2
@@ -155,7 +157,11 @@ class LocalGeometry:
         low = np.where(np.isfinite(ideal), ideal, NARROWEST)
         high = np.where(np.isfinite(ideal), ideal, WIDEST)
         before = self._before(triples, angles_at(self.positions, triples))
-        return self._told("angle", triples, before, angles_at(positions, triples), (low, high), WORSE_ANGLE)
+        after = angles_at(positions, triples)
+        is_typical = [(values > TYPICAL[0]) & (values < TYPICAL[1]) for values in (before, after)]
+        chosen = np.isfinite(ideal) | ~np.isfinite(before) | is_typical[0] | ~is_typical[1]
+        usual = low[chosen], high[chosen]
+        return self._told("angle", triples[chosen], before[chosen], after[chosen], usual, WORSE_ANGLE)
 
     def _centres_of(self, positions: np.ndarray) -> list[Worse]:
         """Tell tetrahedral atoms that were inverted or are flat."""

@@ -103,6 +103,23 @@ def test_a_bad_bond_of_a_ligand_is_named_where_it_stays_and_where_it_gets_worse(
     assert of_kind(check.worse(haemoglobin.positions), "bond") == []
 
 
+def test_an_angle_of_histidine_that_was_bad_and_is_as_usual_is_no_finding(haemoglobin):
+    place = places(haemoglobin)
+    carbon, ring, nitrogen = (place(f"A HIS 87 {name}") for name in ("CB", "CG", "ND1"))
+    bad = haemoglobin.positions.copy()
+    arm, out = bad[nitrogen] - bad[ring], bad[carbon] - bad[ring]
+    # Turned towards CB, to 85 degrees.
+    axis = np.cross(arm, out) / np.linalg.norm(np.cross(arm, out))
+    angle = np.arccos(arm @ out / np.linalg.norm(arm) / np.linalg.norm(out)) - np.radians(85)
+    bad[nitrogen] = bad[ring] + Rotation.from_rotvec(angle * axis).apply(arm)
+    named = ("A HIS 87 CB", "A HIS 87 CG", "A HIS 87 ND1")
+    told = [
+        [each.atoms for each in of_kind(LocalGeometry(haemoglobin.topology, before).worse(after), "angle")]
+        for before, after in ((bad, haemoglobin.positions), (haemoglobin.positions, bad))
+    ]
+    assert named not in told[0] and named in told[1]
+
+
 def test_what_was_built_is_compared_with_what_is_usual(haemoglobin):
     place, built = places(haemoglobin), np.zeros(len(haemoglobin.positions), dtype=bool)
     carbon, oxygen, alpha = (place(f"A LEU 2 {name}") for name in ("C", "O", "CA"))
