@@ -88,7 +88,7 @@ def _examined_fitted(
     """Return what a model at positions (M, 3) says of a map, and what its change from start to end, as simulated, does."""
     checks = check_map_with_model(density_map, topology, positions, resolution, cc=cc, threads=threads)
     scale = (checks.figures.get("voxel_size") or {"scale": 1.0})["scale"]
-    return checks + check_stretching(density_map, simulated, start, final, scale)
+    return checks + check_stretching(density_map, simulated, start, final, scale, cc)
 
 
 def _examined_at(

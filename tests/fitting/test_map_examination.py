@@ -134,7 +134,7 @@ def test_a_fitted_model_that_was_stretched_with_its_map_is_told(a_map, model):
     result = SimpleNamespace(relaxed=model.positions, final=stretched, cc_final=0.98)
     checks = examine_fitted(FitMap(wrong, RESOLUTION), before, result).result()
     assert [finding.check for finding in checks.findings] == ["stretching"]
-    assert "likelier to measure 1.26 Å than 1.28" in checks.doubts[0]
+    assert "likelier to measure 1.25 Å than 1.28" in checks.doubts[0]
 
 
 def test_a_model_of_another_form_stays_in_its_frame():

@@ -311,6 +311,18 @@ def test_a_model_that_a_force_field_stretched_and_its_map_would_have_smaller_nam
     assert asked.findings == [] and asked.figures["stretching"]["wrong_by"] == pytest.approx(0.0078, abs=1e-3)
 
 
+def test_what_the_map_of_a_good_fit_still_asks_for_counts_with_what_the_model_gave_way_by(a_map, model):
+    stretched = model.positions * 1.008
+    for cc, scale, wrong_by in ((0.9, 1.008, 0.021), (0.9, 0.992, 0.005), (0.6, 1.008, 0.008)):
+        checks = check_stretching(a_map, model.topology, model.positions, stretched, scale=scale, cc=cc)
+        assert checks.figures["stretching"]["wrong_by"] == pytest.approx(wrong_by, abs=5e-4)
+        assert bool(checks.findings) == (wrong_by == 0.021)
+    found = only(
+        check_stretching(a_map, model.topology, model.positions, stretched, scale=1.008, cc=0.9), "stretching"
+    )
+    assert "its map asks for +0.8%" in found.sentence and "likelier to measure 0.979 " in found.sentence
+
+
 def test_a_model_of_two_halves_that_part_is_no_sign_of_a_voxel_size(a_map, model):
     """As domains do when they open: what is far becomes farther, what is near stays."""
     middle = model.positions.mean(axis=0)

@@ -98,7 +98,8 @@ class MapChecks:
         told = {"voxel_size", "stretching"} & {finding.check for finding in later.findings}
         if changed and all(looks) and not told:
             asked, left = (float(np.log(look["scale"])) for look in looks)
-            if (changed["wrong_by"] + left) * np.sign(asked) < LEAST_FOUND_AGAIN * abs(asked):
+            wrong_by = changed["wrong_by"] + (0.0 if changed.get("fits") else left)
+            if wrong_by * np.sign(asked) < LEAST_FOUND_AGAIN * abs(asked):
                 found.pop("voxel_size", None)
         return [found[check] for check in sorted(found, key=ORDER.index)]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.spatial import cKDTree
@@ -26,6 +26,9 @@ OUTLIER = 0.1
 # Part by which the map is likely to be wrong, and how many standard errors; force fields alone change these distances by 0.9%.
 LEAST_CHANGE, LEAST_Z = 0.012, 3.0
 LEAST_COUNT, LEAST_ERROR = 20, 1e-4
+# From this correlation on a model fits so well that what its map still asks for tells of the map, and not of what is wrong in the
+# model; the errors of both largely cancel. A fit without water makes models smaller by the contraction.
+GOOD_FIT, LEAST_Z_OF_GOOD, CONTRACTION = 0.75, 2.0, 0.005
 _NAMES = frozenset({"CA", "P", "C1'"})
 # Å between coordinates as files have them.
 COORDINATE_STEP = 1.01e-3
@@ -40,11 +43,12 @@ def check_stretching(
     start: np.ndarray,
     fitted: np.ndarray,
     scale: float = 1.0,
+    cc: float = 0.0,
 ) -> MapChecks:
     """Compare distances between residues that are near to each other in a fitted model with those that it began with.
 
-    What the map still asks for, `scale`, is of the same cause where the model gave way; where it asks for the opposite, the map
-    did not want the change.
+    What the map still asks for, `scale`, counts as what the model gave way by where that fits well. Where it does not, only the
+    opposite counts: the map did not want the change.
 
     Parameters
     ----------
@@ -55,13 +59,15 @@ def check_stretching(
         As given, and fitted into it, in Å.
     scale : float
         How much larger than the fitted model the map still is, see `check_scale`.
+    cc : float
+        Its correlation with the map (CC mask).
 
     Returns
     -------
     MapChecks
         ``change`` (mean of the logarithms of the ratios of distances of 5 to 12 Å between Cα, of nucleotides between P and C1′),
-        ``error`` (its standard error), ``wrong_by`` (the logarithm of the scale that is likely to be wrong) and ``count`` of
-        atoms; None where there are too few, and for a model that was kept as it was.
+        ``error`` (its standard error), ``wrong_by`` (the logarithm of the scale that is likely to be wrong), ``fits`` (whether
+        the model fits well) and ``count`` of atoms; None where there are too few, and for a model that was kept as it was.
     """
     if np.allclose(start, fitted[: len(start)], rtol=0.0, atol=COORDINATE_STEP):
         return MapChecks({CHECK: None})
@@ -79,21 +85,29 @@ def check_stretching(
     # Distances that all changed by the same are known no better than coordinates are written.
     error = max(float(deviation / np.sqrt((counts > 0).sum() / TOGETHER)), LEAST_ERROR)
     asked = float(np.log(scale))
-    wrong_by = change + (asked if change * asked < 0 else 0.0)
-    if wrong_by * change < 0:
+    fits = bool(cc >= GOOD_FIT)
+    wrong_by = change + asked + CONTRACTION if fits else change + (asked if change * asked < 0 else 0.0)
+    if not fits and wrong_by * change < 0:
         wrong_by = 0.0
-    figures = {"change": change, "error": error, "wrong_by": wrong_by, "count": int((counts > 0).sum())}
-    if abs(wrong_by) < max(LEAST_CHANGE, LEAST_Z * error):
+    count = int((counts > 0).sum())
+    figures = {"change": change, "error": error, "wrong_by": wrong_by, "fits": fits, "count": count}
+    if abs(wrong_by) < max(LEAST_CHANGE, (LEAST_Z_OF_GOOD if fits else LEAST_Z) * error):
         return MapChecks({CHECK: figures})
-    likely = float(density_map.voxel_size.mean() / np.exp(change + asked))
-    wrong_size = Finding(
+    scale_of_voxels = np.exp(wrong_by if fits else change + asked)
+    return MapChecks({CHECK: figures}, [_finding(density_map, figures, scale_of_voxels, asked)])
+
+
+def _finding(density_map: DensityMap, figures: dict[str, Any], scale: float, asked: float) -> Finding:
+    """Return what is wrong with a map whose voxels are too large by a scale, and which asks for a larger model still."""
+    change, voxel = figures["change"], density_map.voxel_size.mean()
+    more = f", and its map asks for {100 * asked:+.1f}%" if figures["fits"] else ""
+    return Finding(
         CHECK,
         f"the fit {'stretched' if change > 0 else 'compressed'} the model everywhere alike, by {100 * abs(change):.1f}% "
-        f"(distances of {NEAREST:g} to {FARTHEST:g} Å), as a map of a wrong voxel size does, and no change of conformation",
-        remedy="check the map's header, whose voxels are likelier to measure "
-        f"{likely:.3g} Å than {density_map.voxel_size.mean():.3g}, and pass {as_argument('voxel_size')} if so",
+        f"(distances of {NEAREST:g} to {FARTHEST:g} Å){more}, as a map of a wrong voxel size does, and no change of conformation",
+        remedy=f"check the map's header, whose voxels are likelier to measure {voxel / scale:.3g} Å than {voxel:.3g}, and pass "
+        f"{as_argument('voxel_size')} if so",
     )
-    return MapChecks({CHECK: figures}, [wrong_size])
 
 
 def _near(topology: Topology, positions: np.ndarray) -> np.ndarray:
