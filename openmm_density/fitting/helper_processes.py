@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from ..maps.density_map import DensityMap
-from .worker_process import Shared, WorkerProcess, available_cores, kill_all
+from .worker_process import SharedArgument, WorkerProcess, available_cores, kill_all
 
 MOST_PROCESSES = 4
 """There is no more to do beside a fit."""
@@ -61,7 +61,7 @@ class HelperProcesses:
 
     def __init__(self, count: int = 0) -> None:
         self._idle: SimpleQueue[WorkerProcess] = SimpleQueue()
-        self._shared: dict[int, Shared] = {}
+        self._shared: dict[int, SharedArgument] = {}
         self._threads: ThreadPoolExecutor | None = None
         callers: list[WorkerProcess] = []
         with suppress(OSError):  # no more processes are allowed here
@@ -89,17 +89,17 @@ class HelperProcesses:
         """Whether anything is done beside the fit."""
         return self._threads is not None
 
-    def shared(self, value: Any) -> Shared:
+    def shared(self, value: Any) -> SharedArgument:
         """Return an argument of many calls, the same for the same object."""
         if id(value) not in self._shared:
-            self._shared[id(value)] = Shared(value)
+            self._shared[id(value)] = SharedArgument(value)
         return self._shared[id(value)]
 
     def begin(self, function: Callable[..., _Result], *arguments: Any) -> HelperResult[_Result]:
         """Call a function beside the fit."""
 
         def call() -> _Result:
-            return function(*(each.value if isinstance(each, Shared) else each for each in arguments))
+            return function(*(each.value if isinstance(each, SharedArgument) else each for each in arguments))
 
         if self._threads is None:
             return HelperResult(call)

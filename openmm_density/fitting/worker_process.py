@@ -40,7 +40,7 @@ def available_cores() -> int:
     return max(min(cores, int(1000 * int(kilobytes) / _MEMORY)), 1)
 
 
-class Shared:
+class SharedArgument:
     """An argument of many calls, which each process is sent once; it must not change.
 
     `value`: that can be pickled; `is_packed_once`: whether it is pickled once for all processes, and kept so.
@@ -64,9 +64,9 @@ class Shared:
 _numbers = itertools.count()
 
 
-def _named(number: int) -> Shared:
+def _named(number: int) -> SharedArgument:
     """Return what stands for a shared argument in a process that was sent it."""
-    shared = Shared(None)
+    shared = SharedArgument(None)
     shared.number = number
     return shared
 
@@ -94,12 +94,12 @@ class WorkerProcess:
     def send(self, function: Callable[..., Any], *arguments: Any) -> None:
         """Have it call a function, after it was sent what it does not have of shared arguments."""
         for each in arguments:
-            if isinstance(each, Shared) and each.number not in self.kept:
+            if isinstance(each, SharedArgument) and each.number not in self.kept:
                 self.connection.send_bytes(each.packed())
                 self.kept.add(each.number)
         self.connection.send(("call", function, arguments))
 
-    def forget_others(self, *kept: Shared) -> None:
+    def forget_others(self, *kept: SharedArgument) -> None:
         """Have it keep no shared arguments but some."""
         for number in self.kept - {each.number for each in kept}:
             self.connection.send(("forget", number))
@@ -148,7 +148,9 @@ def _serve(connection: Connection) -> None:
         else:
             function, arguments = rest
             try:
-                given = [kept[each.number] if isinstance(each, Shared) else each for each in arguments]
+                given = [
+                    kept[each.number] if isinstance(each, SharedArgument) else each for each in arguments
+                ]
                 answer = True, function(*given)
             except Exception as error:
                 answer = False, f"{type(error).__name__}: {error}"

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from openmm_density.fitting.worker_process import Shared, WorkerProcess
+from openmm_density.fitting.worker_process import SharedArgument, WorkerProcess
 
 # It stops its worker and has it call before it waits for its end, so that the worker answers nobody.
 PARENT = """
@@ -59,7 +59,7 @@ def test_one_that_cannot_start_says_so_by_its_silence(monkeypatch):
 def test_shared_arguments_are_sent_once_and_forgotten_on_demand():
     worker = WorkerProcess()
     assert worker.answer() is None
-    first, second = Shared([1, 2]), Shared([3], is_packed_once=True)
+    first, second = SharedArgument([1, 2]), SharedArgument([3], is_packed_once=True)
     for shared, length in ((first, 2), (second, 1), (first, 2)):
         worker.send(len, shared)
         assert worker.answer() == (True, length)

@@ -17,7 +17,7 @@ import numpy as np
 
 from ...base.errors import SimulationError
 from ..interrupts import Stop
-from ..worker_process import Shared, WorkerProcess, available_cores, kill_all
+from ..worker_process import SharedArgument, WorkerProcess, available_cores, kill_all
 from .stretch_trial import PLACES_KEPT, Built, StretchTrial, Task, TrialPlace, TrialTools
 
 MOST_WORKERS = 32
@@ -43,7 +43,7 @@ class TrialWorkers:
         most = MOST_WORKERS if n_residues is None else n_residues // RESIDUES_OF_A_WORKER
         self.count = max(min(count or available_cores(), MOST_WORKERS, most), 1)
         self._workers: list[_Worker] = []
-        self._tools: Shared | None = None
+        self._tools: SharedArgument | None = None
 
     def start(self) -> None:
         """Start the processes, which then load what they need while this one goes on."""
@@ -99,10 +99,10 @@ class TrialWorkers:
             self.close()
             return False
 
-    def _shared(self, tools: TrialTools) -> Shared:
+    def _shared(self, tools: TrialTools) -> SharedArgument:
         """Return the tools, tens of megabytes, as those of many runs."""
         if self._tools is None or self._tools.value is not tools:
-            self._tools = Shared(tools, is_packed_once=True)
+            self._tools = SharedArgument(tools, is_packed_once=True)
         return self._tools
 
     @contextmanager
@@ -188,7 +188,7 @@ class _Scheduler:
     def __init__(
         self,
         workers: list[_Worker],
-        tools: Shared,
+        tools: SharedArgument,
         positions: np.ndarray,
         trials: Sequence[StretchTrial],
     ) -> None:
@@ -201,7 +201,7 @@ class _Scheduler:
         for number, course in enumerate(self._courses):
             self._go_on(number, course.begin())
         self._tools = tools
-        self._model = Shared((positions, [trial.region for trial in trials]), is_packed_once=True)
+        self._model = SharedArgument((positions, [trial.region for trial in trials]), is_packed_once=True)
         for worker in workers:
             worker.trials.clear()
 
@@ -286,7 +286,7 @@ class _Worker(WorkerProcess):
         """Whether it waits for a job."""
         return self.is_ready and self.job is None
 
-    def begin(self, job: _Job, tools: Shared, model: Shared) -> None:
+    def begin(self, job: _Job, tools: SharedArgument, model: SharedArgument) -> None:
         """Send a job; a process that has ended is found out when it is heard."""
         self.job = job
         if job.trial not in self.trials:
