@@ -10,7 +10,7 @@ import pytest
 from .conftest import PROJECT
 from .fragments import copy_examples
 
-RESIDUES = 45
+RESIDUES = 30
 pytestmark = pytest.mark.usefixtures("forked")
 
 

@@ -19,7 +19,7 @@ from .compilers import compiler_script
 HANGING = "echo $$ > {0}.shell; sh -c 'echo $$ > {0}.inner; sleep 120'; true"
 
 ENDING = """
-import sys, threading
+import sys, threading, time
 from pathlib import Path
 from openmm_density.kernels import compilation
 from openmm_density.kernels.compilation.commands import run_commands
@@ -29,7 +29,7 @@ compilation.load_ahead(["scatter"])
 commands = [["sh", "-c", text] for text in sys.argv[2:]]
 threading.Thread(target=run_commands, args=(commands, folder, 100.0), daemon=True).start()
 while len(list(folder.glob("*.inner"))) < 3:
-    pass
+    time.sleep(0.01)
 sys.exit("there is no such map")
 """
 
