@@ -7,7 +7,7 @@ import openmm
 from openmm.app import Topology
 from scipy import sparse
 
-from ..models.merging import terms_of
+from ..models.merging import constraints_of, terms_of
 
 
 def molecule_numbers(topology: Topology, system: openmm.System | None) -> np.ndarray:
@@ -20,7 +20,7 @@ def molecule_numbers(topology: Topology, system: openmm.System | None) -> np.nda
     if system is None:
         pairs = [(bond[0].index, bond[1].index) for bond in topology.bonds()]
     else:
-        pairs = [system.getConstraintParameters(i)[:2] for i in range(system.getNumConstraints())]
+        pairs = constraints_of(system)[0].tolist()
         for force in system.getForces():
             if isinstance(force, (openmm.HarmonicBondForce, openmm.CustomBondForce)):
                 pairs += terms_of(force, "Bond", 2)[0].tolist()

@@ -172,13 +172,15 @@ def structure_for_cif(
     occupancies = np.ones(len(records)) if header.occupancies is None else header.occupancies
     if header.altlocs is not None:
         records = [
-            replace(record, altloc=altloc) for record, altloc in zip(records, header.altlocs, strict=True)
+            replace(record, altloc=altloc) if altloc != record.altloc else record
+            for record, altloc in zip(records, header.altlocs, strict=True)
         ]
     for k in header.unknown:
         records[k] = replace(records[k], element=UNKNOWN)
     if header.charges is not None:
         records = [
-            replace(record, charge=charge) for record, charge in zip(records, header.charges, strict=True)
+            replace(record, charge=charge) if charge != record.charge else record
+            for record, charge in zip(records, header.charges, strict=True)
         ]
     atoms = atoms_of(topology, records, positions, b_factors, occupancies)
     return structure_of(topology, atoms, header)

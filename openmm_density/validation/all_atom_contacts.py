@@ -142,7 +142,7 @@ class _Chemistry:
         self.parents = [
             next(iter(self.bonded[atom.index]), None) if self.hydrogen[atom.index] else None for atom in atoms
         ]
-        self.radii = [self._radius(atom, flat) for atom in atoms]
+        self.radii = np.array([self._radius(atom, flat) for atom in atoms])
 
     def _is_flat(self, atom: int) -> bool:
         """Return whether an atom of a ring has the neighbours of a flat one."""
@@ -180,7 +180,7 @@ class _Chemistry:
         found: dict[int, list[int]] = defaultdict(list)
         if not len(there):
             return found
-        radii = np.array(self.radii)
+        radii = self.radii
         pairs = there[cKDTree(places[there]).query_pairs(2 * radii.max() - CLASH, output_type="ndarray")]
         distances = np.linalg.norm(places[pairs[:, 0]] - places[pairs[:, 1]], axis=1)
         overlap = radii[pairs].sum(axis=1) - distances >= CLASH
@@ -248,7 +248,7 @@ class _Chemistry:
             each for each in self.around(atom, 4) - set(near) if self.hydrogen[each] or self.hydrogen[atom]
         ]
         inside = [*near, *far]
-        radii = np.array(self.radii)
+        radii = self.radii
         hidden = (np.linalg.norm(dots[:, None] - places[inside][None], axis=2) < radii[inside]).any(axis=1)
         depth = radii[others] - np.linalg.norm(dots[:, None] - places[others][None], axis=2)
         depth[hidden] = -np.inf

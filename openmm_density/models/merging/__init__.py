@@ -9,12 +9,13 @@ from .copied_particles import CopiedParticles, add_copies
 from .copied_system import copied_force, copied_system
 from .displacements import displacements_apart
 from .merged_system import MergedSystem, merge_systems, unmergeable
-from .terms import masses_of, terms_of
+from .terms import constraints_of, masses_of, terms_of
 
 __all__ = [
     "CopiedParticles",
     "MergedSystem",
     "add_copies",
+    "constraints_of",
     "copied_force",
     "copied_system",
     "displacements_apart",

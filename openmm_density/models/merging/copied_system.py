@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import openmm
 
+from .terms import constraints_of, masses_of
+
 # Of all else OpenMM's copy shares tables with the original, which both would delete.
 _VALUES_ALONE = (
     openmm.HarmonicBondForce,
@@ -38,9 +40,8 @@ def copied_force(force: openmm.Force) -> openmm.Force:
 
 def add_particles(system: openmm.System, source: openmm.System, first: int) -> None:
     """Add the particles and constraints of another System, whose first particle gets a number."""
-    for index in range(source.getNumParticles()):
-        # In Da and nm, as OpenMM gives them: to convert each takes a second for a large model.
-        system.addParticle(source.getParticleMass(index)._value)
-    for index in range(source.getNumConstraints()):
-        a, b, distance = source.getConstraintParameters(index)
-        system.addConstraint(a + first, b + first, distance._value)
+    for mass in masses_of(source).tolist():
+        system.addParticle(mass)
+    pairs, lengths = constraints_of(source)
+    for (a, b), length in zip((pairs + first).tolist(), lengths.tolist()):
+        system.addConstraint(a, b, length)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ def plain(values: Any) -> list[Any]:
 def _plain(value: Any) -> Any:
     if unit.is_quantity(value):
         value = value.value_in_unit_system(unit.md_unit_system)
-    return list(value) if isinstance(value, (tuple, list)) else value
+    return plain(value) if isinstance(value, (tuple, list)) else value
 
 
 def of_number(force: openmm.Force, kind: str) -> Callable[[int], Any]:
@@ -28,15 +29,29 @@ def of_number(force: openmm.Force, kind: str) -> Callable[[int], Any]:
 
 def terms_of(force: openmm.Force, kind: str, members: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the particles of all terms of a kind, as ``Bond``, shape (T, members), and their numbers, shape (T, P)."""
-    method = of_number(force, kind)
-    # Without the unit of each number, which take most of the time.
-    bare = getattr(openmm._openmm, f"{type(force).__name__}_get{kind}Parameters", None)
-    rows = [bare(force, k) if bare else plain(method(k)) for k in range(getattr(force, f"getNum{kind}s")())]
+    method = _bare(force, f"get{kind}Parameters")
+    rows = [method(k) for k in range(getattr(force, f"getNum{kind}s")())]
     particles = np.array([row[:members] for row in rows], dtype=np.int64).reshape(-1, members)
     numbers = [row[members:] if isinstance(row[-1], float) else row[-1] for row in rows]
     return particles, np.array(numbers, dtype=np.float64).reshape(len(rows), -1)
 
 
+def constraints_of(system: openmm.System) -> tuple[np.ndarray, np.ndarray]:
+    """Return the particles of all constraints, shape (C, 2), and their distances in nm."""
+    method = _bare(system, "getConstraintParameters")
+    rows = [method(k) for k in range(system.getNumConstraints())]
+    pairs = np.array([row[:2] for row in rows], dtype=np.int64).reshape(-1, 2)
+    return pairs, np.array([row[2] for row in rows], dtype=np.float64)
+
+
 def masses_of(system: openmm.System) -> np.ndarray:
     """Return the masses of all particles in Da."""
-    return np.array([system.getParticleMass(index)._value for index in range(system.getNumParticles())])
+    return np.array(list(map(_bare(system, "getParticleMass"), range(system.getNumParticles()))))
+
+
+def _bare(owner: openmm.Force | openmm.System, method: str) -> Callable[[int], Any]:
+    """Return a method of OpenMM's without the units that Python adds to each number, which take most of the time."""
+    function = getattr(openmm._openmm, f"{type(owner).__name__}_{method}", None)
+    if function is not None:
+        return partial(function, owner)
+    return lambda index: plain([getattr(owner, method)(index)])[0]

@@ -13,7 +13,7 @@ import openmm
 from openmm import app, unit
 
 from ..chemistry.topologies import bonded_pairs
-from ..merging import copied_force, copied_system, masses_of, terms_of
+from ..merging import constraints_of, copied_force, copied_system, masses_of, terms_of
 
 _FREE = (None, False)
 _DERIVED = ((app.HBonds, None), _FREE)
@@ -55,15 +55,15 @@ class ConstrainedVariants:
         count = whole.getNumParticles()
         if any(map(whole.isVirtualSite, range(count))):  # whose kinds OpenMM has no copies of
             return copied_system(self._created(options))
-        rows = [whole.getConstraintParameters(k) for k in range(whole.getNumConstraints())]
-        keys = _keys(np.array([row[:2] for row in rows], dtype=np.int64).reshape(-1, 2), count)
+        pairs, lengths = constraints_of(whole)
+        keys = _keys(pairs, count)
         system = openmm.System()
         system.setDefaultPeriodicBoxVectors(*whole.getDefaultPeriodicBoxVectors())
         masses = self._masses(whole, options.get("hydrogenMass"), () if asked == _FREE else keys)
         for mass in masses.tolist():
             system.addParticle(mass)
-        for a, b, length in () if asked == _FREE else rows:
-            system.addConstraint(a, b, length._value)
+        for (a, b), length in () if asked == _FREE else zip(pairs.tolist(), lengths.tolist()):
+            system.addConstraint(a, b, length)
         for index, force in enumerate(whole.getForces()):
             if asked != _FREE and type(force) in _FLEXIBLE:
                 force = self._constrained(force, (repr(_beside_constraints(options)), index), keys, count)

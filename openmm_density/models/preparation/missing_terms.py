@@ -15,7 +15,7 @@ from openmm import app
 from ..chemistry.elements import covalent_radius
 from ..chemistry.ideal_geometry import angles_at, bond_angles, ideal_values, lengths_of
 from ..chemistry.topologies import bonded_pairs
-from ..merging import terms_of
+from ..merging import constraints_of, terms_of
 from .ligand_terms import BOND_LENGTHS
 
 BOND_STIFFNESS, ANGLE_STIFFNESS = 2.5e5, 500.0
@@ -68,9 +68,7 @@ def missing_terms(
     known_angles = _terms(system, _ANGLES)
     if not len(known):  # a force field without bonds
         return MissingTerms(bonds[:0], np.empty(0), angles[:0], np.empty(0))
-    constrained = np.array(
-        [system.getConstraintParameters(k)[:2] for k in range(system.getNumConstraints())], dtype=np.int64
-    ).reshape(-1, 2)
+    constrained, _ = constraints_of(system)
     group = np.full(n, -1)
     for number, atoms in enumerate(held):
         group[atoms] = number
