@@ -6,21 +6,20 @@ each kind of force is merged. `copied_particles` adds copies of some particles, 
 """
 
 from .copied_particles import CopiedParticles, add_copies
-from .copied_system import copied_force, copied_system
+from .copied_system import copied_force as copied_force
+from .copied_system import copied_system as copied_system
 from .displacements import displacements_apart
 from .merged_system import MergedSystem, merge_systems, unmergeable
-from .terms import constraints_of, masses_of, terms_of
+from .terms import constraints_of as constraints_of
+from .terms import masses_of as masses_of
+from .terms import terms_of as terms_of
 
+# What users import; the others are read from here by this project.
 __all__ = [
     "CopiedParticles",
     "MergedSystem",
     "add_copies",
-    "constraints_of",
-    "copied_force",
-    "copied_system",
     "displacements_apart",
-    "masses_of",
     "merge_systems",
-    "terms_of",
     "unmergeable",
 ]
