@@ -157,13 +157,14 @@ class FitRun:
             ligands = engine.ligands.begun(self._prepared.positions / ANGSTROM_PER_NANOMETER)
             engine.ligands.apply(context, ligands)
         engine.minimizer.place(context, self._prepared.positions, self._protocol.minimize_first, stop)
-        with stop.raising():
-            return self._relaxed_state(context, ligands)
-
-    def _relaxed_state(self, context: openmm.Context, ligands: list[dict[str, Any]]) -> RunState:
-        """Return the state that a fit begins with, once its model is minimised."""
-        engine, first = self.engine, self._protocol.stages[0]
         relaxed = array_in(context.getState(positions=True).getPositions(asNumpy=True), unit.nanometer)
+        del context  # which would lie beside the next one: half a gigabyte of a large model
+        with stop.raising():
+            return self._relaxed_state(relaxed, ligands)
+
+    def _relaxed_state(self, relaxed: np.ndarray, ligands: list[dict[str, Any]]) -> RunState:
+        """Return the state that a fit begins with, once its model is minimised, at positions in nm."""
+        engine, first = self.engine, self._protocol.stages[0]
         state = RunState(
             positions=relaxed, velocities=np.zeros_like(relaxed), relaxed=relaxed, ligands=ligands
         )
