@@ -90,7 +90,7 @@ class FinalTrials:
         """Put a Context back to the state, run the steps of a trial, and minimise."""
         dynamics, stage = self._engine.dynamics, running.stage
         self._engine.safeguard.begin(state.positions)
-        self._engine.systems.set_planarity(running.context, stage, dynamics.timestep(state, stage))
+        self._engine.systems.set_stiff_restraints(running.context, stage, dynamics.timestep(state, stage))
         running.restore(state)
         # With what roll-backs halved, as the stage will run.
         at = replace(state, strength=strength, final_strength=strength, stage_step=0)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -24,9 +24,9 @@ from ..maps.checks import widest_side
 from ..models.chemistry.residues import residue_label
 from ..models.merging import CopiedParticles, add_copies
 from ..models.preparation import Prepared
-from ..models.structures import Model
 from ..models.symmetry_operators import SymmetryOperators
 from ..restraints import (
+    IdealGeometryRestraint,
     PlanarityRestraint,
     PositionalRestraint,
     RamachandranRestraint,
@@ -84,7 +84,7 @@ class FitSystems:
             prepared.topology,
             prepared.positions,
             force_group=RESTRAINT_GROUP,
-            options=_restraint_options(names, prepared.solvent, restraint_options.restrain_to),
+            options=_restraint_options(names, prepared.solvent, restraint_options),
         )
         self.notes = _notes_on_mates(self.operators, prepared.solvent)
         self._anchors = self._anchored(cc_initial)
@@ -148,9 +148,11 @@ class FitSystems:
         return self.prepared.system(constraints=None, rigidWater=False)
 
     @cached_property
-    def _stable_timestep(self) -> float:
-        """The longest time step in ps at which planarity is stable in full."""
-        return math.inf if self.planarity is None else self.planarity.stable_timestep(self._plain)
+    def _stiff(self) -> list[tuple[PlanarityRestraint | IdealGeometryRestraint, float]]:
+        """The restraints that limit a time step, and the longest one in ps at which each is stable in full."""
+        stiff = [each for each in self.restraints if isinstance(each, IdealGeometryRestraint)]
+        restraints = stiff if self.planarity is None else [self.planarity, *stiff]
+        return [(each, each.stable_timestep(self._plain)) for each in restraints]
 
     def with_density(self, density: DensityFit, stiff: bool = False) -> openmm.System:
         """Return force field, stiff where that is asked for (see `final_geometry`), restraints, and a density force."""
@@ -178,8 +180,9 @@ class FitSystems:
         options = {"constraints": None, "rigidWater": False} if free else {}
         system = self.prepared.system(hydrogen_mass=self._protocol.hydrogen_mass, **options)
         # Forces of our own are made for a number of particles.
-        held = (restraint.create_force() for restraint in (*self.restraints, *self._anchors))
-        for force in (*held, *self._forces_of_extensions()):
+        held = (*self.restraints, *self._anchors)
+        made = chain.from_iterable(restraint.create_forces() for restraint in held)
+        for force in (*made, *self._forces_of_extensions()):
             system.addForce(force)
         if stiff:
             stiffen(system, self.prepared.topology)
@@ -244,14 +247,19 @@ class FitSystems:
                 scaled = RESTRAINT_SCALES[restraint.name] * restraint.force_constant
                 context.setParameter(restraint.parameter_name, scaled)
 
-    def set_planarity(self, context: openmm.Context, stage: Stage, timestep: float | None = None) -> None:
-        """Enable the planarity restraint if a stage names it, in full, or by what is stable at a time step in ps."""
-        if self.planarity is None:
-            return
-        scale = 1.0 if "planarity" in stage.restraints else 0.0
-        if scale and timestep is not None:
-            scale = min(scale, (STABLE_FRACTION * self._stable_timestep / timestep) ** 2)
-        context.setParameter(self.planarity.parameter_name, scale * self.planarity.force_constant)
+    def set_stiff_restraints(
+        self, context: openmm.Context, stage: Stage, timestep: float | None = None
+    ) -> None:
+        """Enable planarity and ideal geometry if a stage names them, in full, or by what is stable at a time step in ps."""
+        # Replicas of an ensemble have planarity alone.
+        there = set(context.getParameters())
+        stiff = [(each, stable) for each, stable in self._stiff if each.parameter_name in there]
+        acting = sum(restraint.name in stage.restraints for restraint, _ in stiff)
+        for restraint, stable in stiff:
+            scale = 1.0 if restraint.name in stage.restraints else 0.0
+            if scale and timestep is not None:
+                scale = min(scale, (STABLE_FRACTION * stable / timestep) ** 2 / acting)
+            context.setParameter(restraint.parameter_name, scale * restraint.force_constant)
 
     def _density_blurred(self, blur: float) -> DensityFit:
         if blur not in self._blurred:
@@ -263,7 +271,7 @@ class FitSystems:
         """Return force field and restraints, without the density."""
         system = self.prepared.system(**options)
         for force in (
-            *map(self._force_of, (*self.restraints, *self._anchors)),
+            *chain.from_iterable(map(self._forces_of, (*self.restraints, *self._anchors))),
             *self._forces_of_extensions(),
         ):
             system.addForce(force)
@@ -309,14 +317,14 @@ class FitSystems:
                 force.setForceGroup(RESTRAINT_GROUP)
                 yield force
 
-    def _force_of(self, restraint: Restraint) -> openmm.Force:
+    def _forces_of(self, restraint: Restraint) -> list[openmm.Force]:
         # OpenMM's CPU platform takes a seventh of a step for this restraint's expression; plain PyTorch takes longer.
         own = isinstance(restraint, RamachandranRestraint) and self._platform == "CPU"
         if own and compilation.load("torsion_maps"):
             for backend in ("NativeForce", "TorchForce"):
                 if backend_problem(backend) is None:
-                    return restraint.create_force(backend, parameter_derivative=False)
-        return restraint.create_force()
+                    return [restraint.create_force(backend, parameter_derivative=False)]
+        return restraint.create_forces()
 
     def _anchored(self, cc_initial: float) -> list[Restraint]:
         """Hold where they are residues that a coarse map does not show where a model that lies in it has them."""
@@ -369,10 +377,11 @@ def _notes_on_mates(operators: SymmetryOperators | None, solvent: str) -> list[s
 
 
 def _restraint_options(
-    names: Iterable[str], solvent: str, restrain_to: Model | None
+    names: Iterable[str], solvent: str, restraint_options: RestraintOptions
 ) -> dict[str, dict[str, Any]]:
     """Return what restraints are told beside the start."""
     options: dict[str, dict[str, Any]] = {}
+    restrain_to = restraint_options.restrain_to
     if solvent == "water" and "position" in names:
         options["position"] = {"periodic": True}
     if restrain_to is not None:
@@ -383,4 +392,6 @@ def _restraint_options(
                 remedy=f"add it to {as_argument('restraints')}, or leave {as_argument('restrain_to')} out",
             )
         options["distance"] = {"reference": restrain_to}
+    if "ideal-geometry" in names:
+        options["ideal-geometry"] = {"dictionaries": restraint_options.dictionaries}
     return options

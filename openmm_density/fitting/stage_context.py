@@ -38,7 +38,7 @@ class StageContext:
         self.restore(state)
         self.context.setParameter(self.density.parameter_name, 0.0)
         systems.release_restraints(self.context, stage)
-        systems.set_planarity(self.context, stage, dynamics.timestep(state, stage))
+        systems.set_stiff_restraints(self.context, stage, dynamics.timestep(state, stage))
         engine.ligands.apply(self.context, state.ligands)
 
     @property
@@ -81,7 +81,7 @@ class StageContext:
 
     def restrain_planarity_fully(self) -> None:
         """Restrain planarity in full, if the stage does, and not only by what is stable at its time step: for minimisations."""
-        self._engine.systems.set_planarity(self.context, self.stage)
+        self._engine.systems.set_stiff_restraints(self.context, self.stage)
 
     def warm(self, state: RunState, kelvin: float, stop: StopRequest | None = None, **how: Any) -> None:
         """Draw velocities and begin with small steps, see `Dynamics.warm`; what blows up is first brought to rest."""

@@ -13,8 +13,9 @@ Each restraint is a small class, usable alone on any System::
     for violation in restraint.violations(final_positions):
         print(violation)
 
-All have exact gradients on every platform, and one Context parameter, their force constant. All but `PlanarityRestraint`, whose
-energy a kernel of ours computes, are custom forces of OpenMM. A new one is a module here with a subclass of `Restraint`, and its
+All have exact gradients on every platform, and one Context parameter, their force constant. All but planes, whose
+energy a kernel of ours computes, are custom forces of OpenMM; `IdealGeometryRestraint` has one for each kind of its terms
+(``restraint.create_forces()``). A new one is a module here with a subclass of `Restraint`, and its
 entry in `registry.RESTRAINTS`.
 """
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from .distance import DistanceRestraint
     from .domains import find_domains
     from .elastic_network import ElasticNetworkRestraint
+    from .ideal_geometry import IDEAL_GEOMETRY_FORCE_CONSTANT, IdealGeometryRestraint
     from .peptide import PEPTIDE_FORCE_CONSTANT, PeptideRestraint
     from .planarity import PlanarityRestraint
     from .positional import PositionalRestraint
@@ -49,6 +51,7 @@ __all__ = [
     "CHIRALITY_FORCE_CONSTANT",
     "DEFAULT_RESTRAINTS",
     "HYDROGEN_BOND_FORCE_CONSTANT",
+    "IDEAL_GEOMETRY_FORCE_CONSTANT",
     "PEPTIDE_FORCE_CONSTANT",
     "RAMACHANDRAN_FORCE_CONSTANT",
     "RESTRAINTS",
@@ -59,6 +62,7 @@ __all__ = [
     "DistanceRestraint",
     "ElasticNetworkRestraint",
     "HydrogenBondRestraint",
+    "IdealGeometryRestraint",
     "PeptideRestraint",
     "PlanarityRestraint",
     "PositionalRestraint",

@@ -12,5 +12,6 @@ RESTRAINT_NAMES = (
     "position",
     "symmetry",
     "water",
+    "ideal-geometry",
 )
 """In the order in which protocols list them; `openmm_density.restraints.registry.RESTRAINTS` has the classes behind each."""

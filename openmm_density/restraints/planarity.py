@@ -218,24 +218,16 @@ class PlanarityRestraint(Restraint):
         backend : str
             As for `create_force`.
         """
-
-        def module_of(particles: np.ndarray) -> torch.nn.Module:
-            return planarity_module(
-                planes, particles, self.thermal_energy, constants=self.constants, periodic=False
-            )
-
-        members = [atoms.ravel() for atoms, _ in planes.grouped()]
-        particles = np.unique(np.concatenate(members)) if members else None
-        return forces.create_force(
-            module_of(np.arange(n_particles)),
+        return force_of_planes(
+            planes,
+            n_particles,
             self.parameter_name,
             self.force_constant,
-            periodic=False,
             name=type(self).__name__,
+            energy=self.thermal_energy,
+            constants=self.constants,
             backend=backend,
             force_group=self.force_group,
-            parameter_derivative=False,
-            of_particles=None if particles is None else (particles, lambda: module_of(particles)),
         )
 
     def create_module(self) -> torch.nn.Module:
@@ -248,27 +240,7 @@ class PlanarityRestraint(Restraint):
 
     def violations(self, positions: Any) -> list[Violation]:
         """List the planes with an atom more than 5 σ off them, the worst first; see `Restraint.violations`."""
-        if not self.n_terms:
-            return []
-        found = self.planes.deviations(self._checked(positions))
-        planes = self.planes.planes
-        limits = LIMIT_IN_SIGMA * np.array(
-            [
-                plane.sigma if isinstance(plane.sigma, float) else plane.sigma[plane.atoms.index(atom)]
-                for plane, atom in zip(planes, found.worst_atom.tolist())
-            ]
-        )
-        return self._violated(
-            found.worst_atom[:, None],
-            found.worst,
-            np.zeros(len(planes)),
-            limits,
-            [
-                f"distance of {self._atoms[atom].name} from its plane ({plane.kind})"
-                for plane, atom in zip(planes, found.worst_atom)
-            ],
-            "Å",
-        )
+        return violated_planes(self, self.planes, self._checked(positions), LIMIT_IN_SIGMA)
 
     def _checked_start(self, positions: Any) -> np.ndarray | None:
         # What is found flat needs no positions, and an atom without a finite one is left out of the search for bonds.
@@ -296,22 +268,91 @@ class PlanarityRestraint(Restraint):
         float
             Infinite where nothing oscillates.
         """
-        if system.getNumParticles() != self._n_atoms:
-            raise InputError(
-                f"must have the {self._n_atoms} atoms of the topology",
-                argument="system",
-                found=f"{system.getNumParticles()} particles",
-                remedy="give the System of that topology",
-            )
-        stiffness = np.zeros(self._n_atoms)
-        for atoms, sigmas in self.planes.grouped():
-            inverse_squares = (sigmas.reshape(len(atoms), -1) / ANGSTROM_PER_NANOMETER) ** -2
-            np.add.at(stiffness, atoms, np.broadcast_to(inverse_squares, atoms.shape))
-        masses = masses_of(system)
-        moving = (masses > 0) & (stiffness > 0)
-        squares = self.force_constant * self.thermal_energy * stiffness[moving] / masses[moving]
-        fastest = float(squares.max(initial=0.0))
-        return 2.0 / math.sqrt(fastest) if fastest > 0 else math.inf
+        return stable_timestep(
+            self.force_constant * self.thermal_energy * stiffness(self.planes, self._n_atoms), system
+        )
+
+
+def stiffness(planes: PlaneSet, n_atoms: int) -> np.ndarray:
+    """Return Σ 1/σ² over the planes of each atom in 1/nm², shape (N,)."""
+    result = np.zeros(n_atoms)
+    for atoms, sigmas in planes.grouped():
+        inverse_squares = (sigmas.reshape(len(atoms), -1) / ANGSTROM_PER_NANOMETER) ** -2
+        np.add.at(result, atoms, np.broadcast_to(inverse_squares, atoms.shape))
+    return result
+
+
+def stable_timestep(stiffness: np.ndarray, system: openmm.System) -> float:
+    """Return 2/ω in ps for the largest ω² = stiffness / mass. `stiffness` (N,) in kJ/mol/nm²."""
+    if system.getNumParticles() != len(stiffness):
+        raise InputError(
+            f"must have the {len(stiffness)} atoms of the topology",
+            argument="system",
+            found=f"{system.getNumParticles()} particles",
+            remedy="give the System of that topology",
+        )
+    masses = masses_of(system)
+    moving = (masses > 0) & (stiffness > 0)
+    fastest = float((stiffness[moving] / masses[moving]).max(initial=0.0))
+    return 2.0 / math.sqrt(fastest) if fastest > 0 else math.inf
+
+
+def violated_planes(
+    restraint: Restraint, planes: PlaneSet, positions: np.ndarray, limit: float
+) -> list[Violation]:
+    """Return the planes with an atom more than ``limit`` standard deviations off them, the worst first."""
+    if not planes.planes:
+        return []
+    found = planes.deviations(positions)
+    limits = limit * np.array(
+        [
+            plane.sigma if isinstance(plane.sigma, float) else plane.sigma[plane.atoms.index(atom)]
+            for plane, atom in zip(planes.planes, found.worst_atom.tolist())
+        ]
+    )
+    return restraint._violated(
+        found.worst_atom[:, None],
+        found.worst,
+        np.zeros(len(limits)),
+        limits,
+        [
+            f"distance of {restraint._atoms[atom].name} from its plane ({plane.kind})"
+            for plane, atom in zip(planes.planes, found.worst_atom)
+        ],
+        "Å",
+    )
+
+
+def force_of_planes(
+    planes: PlaneSet,
+    n_particles: int,
+    parameter_name: str,
+    force_constant: float,
+    *,
+    name: str,
+    energy: float,
+    constants: bool = False,
+    backend: str = "auto",
+    force_group: int = 0,
+) -> openmm.Force:
+    """Return a force that holds planes in a System of so many particles that is not periodic; `energy` is kT in kJ/mol."""
+
+    def module_of(particles: np.ndarray) -> torch.nn.Module:
+        return planarity_module(planes, particles, energy, constants=constants, periodic=False)
+
+    members = [atoms.ravel() for atoms, _ in planes.grouped()]
+    particles = np.unique(np.concatenate(members)) if members else None
+    return forces.create_force(
+        module_of(np.arange(n_particles)),
+        parameter_name,
+        force_constant,
+        periodic=False,
+        name=name,
+        backend=backend,
+        force_group=force_group,
+        parameter_derivative=False,
+        of_particles=None if particles is None else (particles, lambda: module_of(particles)),
+    )
 
 
 _GAS_CONSTANT = unit.MOLAR_GAS_CONSTANT_R.value_in_unit(unit.kilojoule_per_mole / unit.kelvin)

@@ -13,6 +13,7 @@ from ..base.units import takes_units
 from .chirality import ChiralityRestraint
 from .distance import DistanceRestraint
 from .elastic_network import ElasticNetworkRestraint
+from .ideal_geometry import IdealGeometryRestraint
 from .peptide import PeptideRestraint
 from .planarity import PlanarityRestraint
 from .positional import PositionalRestraint
@@ -35,6 +36,7 @@ RESTRAINTS: dict[str, tuple[type[Restraint], ...]] = {
     "position": (PositionalRestraint,),
     "symmetry": (SymmetryRestraint,),
     "water": (WaterRestraint,),
+    "ideal-geometry": (IdealGeometryRestraint,),
 }
 """The classes behind each name, in the order in which protocols list the names."""
 

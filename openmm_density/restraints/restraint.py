@@ -144,6 +144,10 @@ class Restraint(ABC):
     def create_force(self) -> openmm.Force:
         """Build the force that ``System.addForce`` takes; each call builds another."""
 
+    def create_forces(self) -> list[openmm.Force]:
+        """Build all forces of the restraint, which is one for most."""
+        return [self.create_force()]
+
     @abstractmethod
     def violations(self, positions: Any) -> list[Violation]:
         """List the terms that are violated, the worst first.

@@ -57,7 +57,7 @@ def test_backbones_are_held_by_the_operator_on_the_cpu_platform_and_by_openmm_el
     fit, _ = fitted
     (restraint,) = (each for each in fit.restraints if each.name == "ramachandran")
     made = {
-        platform: FitSystems._force_of(SimpleNamespace(_platform=platform), restraint)
+        platform: FitSystems._forces_of(SimpleNamespace(_platform=platform), restraint)[0]
         for platform in ("CPU", "Reference")
     }
     assert isinstance(made["Reference"], openmm.CustomCompoundBondForce)
@@ -73,7 +73,7 @@ def test_without_a_compiler_backbones_are_held_by_openmm(fitted, monkeypatch):
     (restraint,) = (each for each in fit.restraints if each.name == "ramachandran")
     asked = []
     monkeypatch.setattr(compilation, "load", asked.append)
-    force = FitSystems._force_of(SimpleNamespace(_platform="CPU"), restraint)
+    (force,) = FitSystems._forces_of(SimpleNamespace(_platform="CPU"), restraint)
     assert isinstance(force, openmm.CustomCompoundBondForce) and asked == ["torsion_maps"]
 
 
@@ -87,16 +87,16 @@ def test_flat_groups_are_held_as_stiffly_as_the_time_step_bears(fitted, monkeypa
     name = fit.planarity.parameter_name
     longest = fit.planarity.stable_timestep(fit.system)
     held, free = Stage("hold", 4), Stage("free", 4, restraints=("ss",))
-    fit._systems.set_planarity(context, held)
+    fit._systems.set_stiff_restraints(context, held)
     assert context.getParameter(name) == 1.0
-    fit._systems.set_planarity(context, held, 2 * longest)
+    fit._systems.set_stiff_restraints(context, held, 2 * longest)
     assert context.getParameter(name) == pytest.approx((STABLE_FRACTION / 2) ** 2)
-    fit._systems.set_planarity(context, held, 0.5 * longest)
+    fit._systems.set_stiff_restraints(context, held, 0.5 * longest)
     assert context.getParameter(name) == 1.0
-    fit._systems.set_planarity(context, free, 0.5 * longest)
+    fit._systems.set_stiff_restraints(context, free, 0.5 * longest)
     assert context.getParameter(name) == 0.0
     monkeypatch.setattr(fit.planarity, "force_constant", 3.0)
-    fit._systems.set_planarity(context, held)
+    fit._systems.set_stiff_restraints(context, held)
     assert context.getParameter(name) == 3.0
     fit._systems.release_restraints(context, free)
     strengths = {each.name: context.getParameter(each.parameter_name) for each in fit.restraints}

@@ -180,7 +180,7 @@ class ConformerFit:
         systems.release_restraints(context, stage)
         # In full in minimisations; else by what is stable at the time step.
         timestep = None if free else integrator.getStepSize().value_in_unit(unit.picosecond)
-        systems.set_planarity(context, stage, timestep)
+        systems.set_stiff_restraints(context, stage, timestep)
         return context
 
     def _minimized(

@@ -148,4 +148,4 @@ class ReplicaSystems:
 
     def restrain_planarity(self, context: openmm.Context, stage: Stage, timestep: float | None) -> None:
         """Restrain planarity in full, or by what is stable at a time step in ps."""
-        self._systems.set_planarity(context, stage, timestep)
+        self._systems.set_stiff_restraints(context, stage, timestep)

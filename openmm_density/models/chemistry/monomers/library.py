@@ -1,0 +1,151 @@
+"""`MonomerLibrary`: residue types, links between them and what links change in them, read by gemmi."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+
+import gemmi
+
+from ....base.cif_files import read_cif
+from ....base.errors import InputError
+from ....base.given_files import check_given_file
+from .templates import Template
+
+FOLDER_VARIABLE = "CLIBD_MON"
+"""The environment variable that names the folder of CCP4's monomer library."""
+TABLE = Path(__file__).with_name("standard.cif")
+"""The values of amino acids, nucleotides, their ends and links: taken from the library by ``examples/monomer_table.py``."""
+
+_FIVE_PRIME_END = "5*END"
+_LIST = os.path.join("list", "mon_lib_list.cif")
+_REMEDY = "give a restraint dictionary of CCP4, such as AceDRG's"
+_Group = gemmi.ChemComp.Group
+_MEMBERS = {
+    _Group.Peptide: (_Group.Peptide, _Group.PPeptide, _Group.MPeptide),
+    _Group.DnaRna: (_Group.DnaRna, _Group.Dna, _Group.Rna),
+}
+
+
+class MonomerLibrary:
+    """What is known of some residue types and of all links.
+
+    Parameters
+    ----------
+    names : iterable of str
+        The residue types.
+    folder : path, optional
+        Of CCP4's monomer library; by default what the environment variable ``CLIBD_MON`` names, and where there is none, `TABLE`.
+    dictionaries : path or sequence of paths
+        Restraint dictionaries, which go before the library. Residue types without values (wwPDB component files) are passed over.
+
+    Attributes: `source` is the folder, or None for the table.
+
+    Raises
+    ------
+    InputError
+        The folder is no monomer library, or a dictionary cannot be read.
+    """
+
+    def __init__(
+        self,
+        names: Iterable[str],
+        folder: str | os.PathLike[str] | None = None,
+        dictionaries: Sequence[str | os.PathLike[str]] | str | os.PathLike[str] = (),
+    ) -> None:
+        self.source = folder or os.environ.get(FOLDER_VARIABLE) or None
+        self._library = _read(self.source, sorted(set(names)))
+        if isinstance(dictionaries, str | os.PathLike):
+            dictionaries = (dictionaries,)
+        self._components: dict[str, gemmi.ChemComp] = dict(self._library.monomers.items())
+        for path in dictionaries:
+            self._components.update(_components(path))
+        self._templates: dict[tuple[str, ...], Template] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._components
+
+    def template(self, name: str, changes: tuple[str, ...] = ()) -> Template:
+        """Return what is known of a residue type with some modifications, by their names."""
+        key = (name, *changes)
+        if key not in self._templates:
+            if changes:
+                change = self._library.get_mod(changes[-1])
+                before = self.template(name, changes[:-1])
+                self._templates[key] = before.modified(change) if change is not None else before
+            else:
+                self._templates[key] = Template.of_component(self._components[name])
+        return self._templates[key]
+
+    def end(self, name: str, atoms: Iterable[str]) -> tuple[str, ...]:
+        """Return the modifications of a residue that its atoms tell of: a nucleotide without phosphate."""
+        is_nucleotide = self._components[name].group in _MEMBERS[_Group.DnaRna]
+        return (_FIVE_PRIME_END,) if is_nucleotide and "P" not in atoms else ()
+
+    def link_of(
+        self, first: tuple[str, str], second: tuple[str, str], is_cis: bool
+    ) -> tuple[gemmi.ChemLink, bool] | None:
+        """Return the link of a bond, and whether its first residue is the second one here; None if none is known.
+
+        `first`, `second`: residue type and atom. `is_cis`: which one to take of peptides.
+        """
+        found = []
+        for swapped, (one, other) in enumerate(((first, second), (second, first))):
+            for link in self._by_atoms.get((one[1], other[1]), ()):
+                fits = self._fit(link.side1, one[0]), self._fit(link.side2, other[0])
+                wrong = link.id.endswith("TRANS" if is_cis else "CIS")
+                if all(fits) and not wrong:
+                    found.append((sum(fits), link, bool(swapped)))
+        return max(found, key=lambda each: each[0])[1:] if found else None
+
+    def _fit(self, side: gemmi.ChemLink.Side, name: str) -> int:
+        """Return how well a residue type fits one side of a link: by name 3, by its own group 2, by a wider one 1, or not: 0."""
+        if side.comp:
+            return 3 if side.comp == name else 0
+        group = self._components[name].group
+        if side.group == group:
+            return 2
+        return int(group in _MEMBERS.get(side.group, ()))
+
+    @cached_property
+    def _by_atoms(self) -> dict[tuple[str, str], list[gemmi.ChemLink]]:
+        links: dict[tuple[str, str], list[gemmi.ChemLink]] = {}
+        for link in self._library.links.values():
+            if len(link.rt.bonds) == 1:
+                ends = sorted((i.comp, i.atom) for i in (link.rt.bonds[0].id1, link.rt.bonds[0].id2))
+                links.setdefault((ends[0][1], ends[1][1]), []).append(link)
+        return links
+
+
+def _read(folder: str | os.PathLike[str] | None, names: list[str]) -> gemmi.MonLib:
+    library = gemmi.MonLib()
+    if folder is None:
+        library.read_monomer_doc(read_cif(os.fspath(TABLE)))
+        return library
+    try:
+        library.read_monomer_lib(os.path.join(folder, ""), names)
+    except (OSError, RuntimeError, ValueError) as error:
+        known = Path(folder, _LIST).exists()
+        raise InputError(
+            f"it cannot be read ({error})" if known else f"it is no monomer library, as it has no {_LIST}",
+            source=folder,
+            remedy=f"give the folder of CCP4's monomer library, or unset {FOLDER_VARIABLE} to take the package's own values",
+        ) from None
+    return library
+
+
+def _components(path: str | os.PathLike[str]) -> dict[str, gemmi.ChemComp]:
+    """Return the residue types of a dictionary that have values."""
+    check_given_file(path, _REMEDY)
+    library = gemmi.MonLib()
+    try:
+        library.read_monomer_doc(read_cif(os.fspath(path)))
+    except (OSError, RuntimeError, ValueError) as error:
+        raise InputError(f"cannot be read ({error})", source=path, remedy=_REMEDY) from None
+    return {
+        name: component
+        for name, component in library.monomers.items()
+        if any(bond.esd > 0 for bond in component.rt.bonds)
+    }

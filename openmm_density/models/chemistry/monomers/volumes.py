@@ -1,0 +1,56 @@
+"""Chiral volumes, and those that ideal bonds and angles give."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+VOLUME_SIGMA = 0.2
+"""Å³; the standard deviation of chiral volumes that REFMAC takes."""
+
+
+def chiral_volumes(positions: np.ndarray, centres: np.ndarray) -> np.ndarray:
+    """Return a · (b × c) of the arms from each centre to its neighbours, shape (C,), in Å³.
+
+    `positions` (N, 3); `centres` int (C, 4): a centre and three neighbours.
+    """
+    a, b, c = (positions[centres[:, k]] - positions[centres[:, 0]] for k in (1, 2, 3))
+    return np.einsum("ij,ij->i", a, np.cross(b, c))
+
+
+def ideal_volumes(centres: np.ndarray, bonds: Any, angles: Any, n_atoms: int) -> np.ndarray:
+    """Return the absolute volumes of centres with ideal bonds and angles, shape (C,); NaN where one of them is not known.
+
+    V = d₁d₂d₃ √(1 - cos²α - cos²β - cos²γ + 2 cos α cos β cos γ). `bonds`, `angles`: `Terms`.
+    """
+    centre, *arms = centres.T
+    product = np.ones(len(centres))
+    for arm in arms:
+        product *= _looked_up(bonds, np.column_stack([centre, arm]), n_atoms)
+    first, second, third = (
+        np.cos(_looked_up(angles, np.column_stack([arms[i], centre, arms[j]]), n_atoms))
+        for i, j in ((0, 1), (1, 2), (0, 2))
+    )
+    squared = 1 - first**2 - second**2 - third**2 + 2 * first * second * third
+    return product * np.sqrt(np.maximum(squared, 0.0))
+
+
+def _looked_up(terms: Any, atoms: np.ndarray, n_atoms: int) -> np.ndarray:
+    """Return the values of terms of these atoms in either order, NaN where there is none."""
+    known = _keys(terms.atoms, n_atoms)
+    order = np.argsort(known, kind="stable")
+    wanted = _keys(atoms, n_atoms)
+    place = np.searchsorted(known[order], wanted)
+    inside = place < len(known)
+    result = np.full(len(atoms), np.nan)
+    at = order[place[inside]]
+    result[inside] = np.where(known[at] == wanted[inside], terms.values[at], np.nan)
+    return result
+
+
+def _keys(atoms: np.ndarray, n_atoms: int) -> np.ndarray:
+    """Return one number per row of atoms, the same for a row in reverse."""
+    ends = np.sort(atoms[:, [0, -1]], axis=1)
+    keys = ends[:, 0] * n_atoms + ends[:, 1]
+    return keys * n_atoms + atoms[:, 1] if atoms.shape[1] == 3 else keys
