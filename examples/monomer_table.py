@@ -20,7 +20,6 @@ ENDS = ["5*END"]
 TABLES = ("atom", "bond", "angle", "chir", "plane", "plane_atom")
 WORDS = (
     "type_energy",
-    "new_type_energy",
     "aromatic",
     "charge",
     "new_charge",
@@ -42,7 +41,11 @@ def copied(source: cif.Document, name: str, output: cif.Document) -> None:
         table = block.find_mmcif_category(category)
         tags = [tag for tag in table.tags if tag.removeprefix(category) not in WORDS]
         if tags:
-            rows = [list(row) for row in block.find(tags)]
+            # gemmi wants the column of energy types, of which nothing is needed.
+            rows = [
+                ["." if tag.endswith("type_energy") else value for tag, value in zip(tags, row)]
+                for row in block.find(tags)
+            ]
             loop = target.init_loop(category, [tag.removeprefix(category) for tag in tags])
             for row in rows:
                 loop.add_row(row)

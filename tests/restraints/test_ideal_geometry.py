@@ -130,6 +130,14 @@ def test_a_model_minimised_with_it_is_ideal_and_its_force_field_needs_no_other_b
     assert restraint.violations(end) == []
 
 
+def test_hydrogens_of_dna_and_its_ends_are_known(small_data: Path) -> None:
+    model = prepare(read_model(small_data / "zoo/1bna_strand.pdb"))
+    restraint = IdealGeometryRestraint(model.topology, model.positions)
+    assert restraint.notes == []
+    bonded = {tuple(sorted((a.index, b.index))) for a, b in model.topology.bonds()}
+    assert {tuple(pair) for pair in restraint.terms.bonds.atoms.tolist()} == bonded
+
+
 def test_it_is_stable_at_its_time_step_and_at_the_default_is_kT(peptide: Model) -> None:
     system = peptide.system()
     restraint = IdealGeometryRestraint(peptide.topology, peptide.positions)

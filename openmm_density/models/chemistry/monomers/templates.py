@@ -48,7 +48,7 @@ class Template:
         found: dict[str, list[str]] = {}
         for first, second in self.bonds:
             for atom, carrier in ((first, second), (second, first)):
-                if self.atoms[atom]:
+                if self.atoms.get(atom):
                     found.setdefault(carrier[1], []).append(atom[1])
         return found
 
