@@ -38,7 +38,6 @@ WITHIN = {
     "compilation": "compiling kernels",
     "contexts": "creating OpenMM Contexts",
     "threading": "leading chains through helices",
-    "matching": "matching side chains with places",
     "register": "shifting stretches",
     "peptides": "flipping peptides",
     "side_chains": "fitting rotamers",

@@ -252,10 +252,6 @@ def _announce(record: FitRecord, fit: FlexibleFit, display: Display) -> None:
         [(stage.name, fit.rebuilds_before(number)) for number, stage in enumerate(fit.protocol.stages)]
     )
     display.print(f"fitting {files.model} into {files.map} at {files.resolution:g} Å")
-    if fit.unsearched:
-        display.print(
-            f"few steps: searches are left out before {', '.join(fit.unsearched)}; --search full makes them"
-        )
 
 
 def _carried_out(record: FitRecord, fit: FlexibleFit, folder: OutputFolder, display: Display) -> FitResult:

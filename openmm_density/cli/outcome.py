@@ -75,7 +75,7 @@ _GROUPS = (
     ("set-up", ("start_up", "reading", "symmetry", "phasing", "half_maps", "placement", "preparation"), ()),
     ("minimising", ("minimization",), ()),
     ("dynamics", ("dynamics",), ()),
-    ("searches", ("searches",), ("register", "threading", "matching", "peptides", "side_chains", "settling")),
+    ("searches", ("searches",), ("register", "threading", "peptides", "side_chains", "settling")),
     ("final strength", ("final_strength",), ()),
     ("B factors, conformers", ("b_factors", "conformers"), ()),
     ("refinement", ("refinement",), ()),

@@ -32,7 +32,9 @@ BOUND_WORDS = {
 }
 """What the bounds are on, in words."""
 NEAR_ENOUGH = 1.15
-"""The search ends between two strengths of which one is at most so many times the other."""
+"""The search ends where the strength that is sought is at most so many times the one found."""
+# By how much the logarithm of the RMSD of bonds or angles grows with that of the strength, before it is known, and at the least.
+_USUAL_SLOPE, _LEAST_SLOPE = 0.25, 0.02
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,15 @@ class GeometryBounds:
             ),
         )
 
+    def excess(self, trial: Trial) -> float:
+        """Return the logarithm of how many times its bound a trial's bonds or angles are; nan where there are none."""
+        ratios = [
+            trial.bond_rmsd / self.bond_rmsd if self.bond_rmsd > 0 else math.nan,
+            trial.angle_rmsd / self.angle_rmsd if self.angle_rmsd > 0 else math.nan,
+        ]
+        known = [ratio for ratio in ratios if ratio > 0]
+        return math.log(max(known)) if known else math.nan
+
     def exceeded_by(self, trial: Trial) -> list[str]:
         """Return the names of the bounds that a trial exceeds."""
         found = []
@@ -132,45 +143,61 @@ class StrengthFound:
 def find_final_strength(
     measure: Callable[[float], Trial | None], bounds: GeometryBounds, most: float
 ) -> StrengthFound | None:
-    """Return the largest strength at which the geometry stays within bounds, by bisection of its logarithm.
+    """Return the largest strength at which the geometry stays within bounds, nearly.
+
+    By how much bonds and angles exceed their bounds grows nearly linearly with the logarithm of the strength, so that the next
+    trial is where a line through the last two crosses zero. The least strength is tried only where counts, of which it allows
+    more, or the bracket ask for it.
 
     `measure`: relaxes the model at a strength in kJ/mol per fitted atom; None where it is to stop. Returns the least
     strength, `LEAST`, where the geometry is within bounds at none; None where it was to stop.
     """
     trials: list[Trial] = []
-
-    def tried(strength: float) -> Trial | None:
+    strength = most
+    while True:
         trial = measure(strength)
-        if trial is not None:
-            trials.append(trial)
-        return trial
-
-    strongest = tried(most)
-    if strongest is None:
-        return None
-    limited_by = bounds.exceeded_by(strongest)
-    if not limited_by or most <= LEAST:
-        return StrengthFound(most, most, trials, bounds, limited_by)
-    weakest = tried(LEAST)
-    if weakest is None:
-        return None
-    bounds = bounds.allowing(weakest)
-    if bounds.exceeded_by(weakest):
-        return StrengthFound(LEAST, most, trials, bounds, bounds.exceeded_by(weakest))
-    within, beyond = LEAST, most
-    limited_by = bounds.exceeded_by(strongest)
-    if not limited_by:
-        return StrengthFound(most, most, trials, bounds, [])
-    while beyond > NEAR_ENOUGH * within:
-        trial = tried(math.sqrt(within * beyond))
         if trial is None:
             return None
-        exceeded = bounds.exceeded_by(trial)
-        if exceeded:
-            beyond, limited_by = trial.strength, exceeded
-        else:
-            within = trial.strength
-    return StrengthFound(within, most, trials, bounds, limited_by)
+        trials.append(trial)
+        if strength <= LEAST < most:
+            bounds = bounds.allowing(trial)
+        if not bounds.exceeded_by(trials[0]):
+            return StrengthFound(most, most, trials, bounds, [])
+        beyond = min((each for each in trials if bounds.exceeded_by(each)), key=lambda each: each.strength)
+        limited_by = bounds.exceeded_by(beyond)
+        within = max((each.strength for each in trials if each.strength < beyond.strength), default=None)
+        if beyond.strength <= LEAST:
+            return StrengthFound(min(LEAST, most), most, trials, bounds, limited_by)
+        crossing = _crossing(trials, bounds, limited_by)
+        farthest = beyond.strength if crossing is None else min(beyond.strength, crossing)
+        if within is not None and farthest <= NEAR_ENOUGH * within:
+            return StrengthFound(within, most, trials, bounds, limited_by)
+        counts = any(name.endswith("count") for name in limited_by)
+        unpulled = counts and min(each.strength for each in trials) > LEAST
+        strength = LEAST if unpulled else _next(crossing, within, beyond.strength)
+
+
+def _crossing(trials: list[Trial], bounds: GeometryBounds, limited_by: list[str]) -> float | None:
+    """Return the strength at which bonds and angles come to their bounds; None where it is not they that limit it."""
+    known = {math.log(each.strength): bounds.excess(each) for each in trials}
+    nearest = sorted((at for at in known if math.isfinite(known[at])), key=lambda at: abs(known[at]))[:2]
+    if not nearest or not any(name.endswith("rmsd") for name in limited_by):
+        return None
+    first, last = nearest[0], nearest[-1]
+    slope = _USUAL_SLOPE if first == last else (known[first] - known[last]) / (first - last)
+    return math.exp(first - known[first] / max(slope, _LEAST_SLOPE))
+
+
+def _next(crossing: float | None, within: float | None, beyond: float) -> float:
+    """Return the strength to try next: with a quarter of the bracket on either side, or `NEAR_ENOUGH` where there is room."""
+    below = LEAST if within is None else within
+    if crossing is None:
+        return math.sqrt(below * beyond)
+    wanted = crossing / NEAR_ENOUGH**0.5
+    if within is None and wanted < NEAR_ENOUGH * LEAST:
+        return LEAST
+    margin = min(max((beyond / below) ** 0.25, NEAR_ENOUGH), (beyond / below) ** 0.5)
+    return min(max(wanted, below * margin), beyond / margin)
 
 
 def _finite(value: Any) -> Any:

@@ -22,8 +22,8 @@ from .stage_context import StageContext
 
 TRIAL_SHARE = 0.02
 """Steps of a trial, as a part of those of the protocol."""
-TRIAL_MINIMIZATION, LEAST_ITERATIONS = 0.2, 50
-"""Iterations of the minimisation after these: a part of those of the last one, and the least, as the geometry of a warm model
+HALTS_BEFORE, HALTS_AFTER = 4, 6
+"""Halts of the quenches before and after these: what becomes stiff all at once would be heat, and the geometry of a warm model
 tells nothing."""
 
 EASED, EASED_AT_MOST = 0.8, 4
@@ -40,7 +40,6 @@ class FinalTrials:
         self._engine, self._protocol, self._topology = engine, protocol, topology
         interval = protocol.density_interval
         self._steps = interval * math.ceil(TRIAL_SHARE * protocol.steps / interval)
-        self._iterations = max(math.ceil(TRIAL_MINIMIZATION * protocol.minimize_last), LEAST_ITERATIONS)
 
     def geometry(self, positions: np.ndarray) -> GeometryReport:
         """Return the geometry of the model with positions (N, 3) in Å."""
@@ -87,7 +86,7 @@ class FinalTrials:
             self._engine.minimizer.minimize(context, self._protocol.minimize_last, stop)
 
     def _relax(self, running: StageContext, state: RunState, strength: float, stop: StopRequest) -> None:
-        """Put a Context back to the state, run the steps of a trial, and minimise."""
+        """Put a Context back to the state, run the steps of a trial, and bring it to rest."""
         dynamics, stage = self._engine.dynamics, running.stage
         self._engine.safeguard.begin(state.positions)
         self._engine.systems.set_stiff_restraints(running.context, stage, dynamics.timestep(state, stage))
@@ -95,11 +94,10 @@ class FinalTrials:
         # With what roll-backs halved, as the stage will run.
         at = replace(state, strength=strength, final_strength=strength, stage_step=0)
         running.apply(at)
-        self._engine.minimizer.minimize(running.context, LEAST_ITERATIONS, stop)
+        running.come_to_rest(HALTS_BEFORE, stop)
         while at.stage_step < stage.steps and not stop.requested:
             running.apply(at)
             length = min(UPDATE_INTERVAL, stage.steps - at.stage_step)
             at.stage_step += dynamics.step(running.context, length, stop)
             dynamics.checked(running.context, state.step, stage)
-        running.restrain_planarity_fully()
-        self._engine.minimizer.minimize(running.context, self._iterations, stop)
+        running.come_to_rest(HALTS_AFTER, stop)

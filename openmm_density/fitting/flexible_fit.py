@@ -306,16 +306,7 @@ class FlexibleFit:
 
     def rebuilds_before(self, number: int) -> bool:
         """Whether parts of the model are rebuilt before a stage of the protocol, by its number from 0."""
-        share = self._run.searches.plan.before(number)
-        return share is not None and not share.is_nothing
-
-    @property
-    def unsearched(self) -> list[str]:
-        """The stages before which something is not searched for, as the fit has few steps."""
-        shares = (
-            (stage.name, self._run.searches.plan.before(n)) for n, stage in enumerate(self.protocol.stages)
-        )
-        return [name for name, share in shares if share is not None and share.left_out]
+        return self._run.searches.plan.before(number) is not None
 
     @takes_units("positions")
     def map_report(self, topology: app.Topology, positions: np.ndarray) -> HelperResult[dict[str, Any]]:

@@ -12,14 +12,12 @@ from openmm_density.kernels import compilation
 
 from ..base.errors import SimulationError
 from ..base.stopwatch import counted
-from ..models.chemistry.side_chains import SIDE_CHAINS
-from ..models.chemistry.torsions import peptide_torsions
 from ..validation.correlation import MapCorrelation
 from .engine import Engine
 from .fit_map import FitMap
 from .interrupts import StopRequest
 from .protocols import ALIKE, REGISTERED, Protocol
-from .rebuilding import PEPTIDES_SEEN, Changes, Rebuilding, SearchPlan, Share, SideChainEvidence, TrialWorkers
+from .rebuilding import PEPTIDES_SEEN, Rebuilding, SearchPlan, Share, SideChainEvidence, TrialWorkers
 from .rebuilding.bonded_terms import BondedTerms
 from .rebuilding.register_search import RegisterSearch
 from .rebuilding.surrounding_mates import SurroundingMates
@@ -27,8 +25,10 @@ from .run_state import RunState
 from .stability import Unstable
 from .stage_context import StageContext
 
-# Iterations enough to bring warm atoms to rest, and fitted rotamers into place.
-_MINIMIZATION = 100
+# Of a quench after which warm atoms are at rest.
+_HALTS = 3
+# Iterations in which what was rebuilt makes room for its hydrogens.
+_MINIMIZATION = 50
 
 
 class Searches:
@@ -48,21 +48,17 @@ class Searches:
             [(stage, searchable and stage.strength[0] > 0) for stage in protocol.stages],
             protocol.search,
             prepared.topology.getNumAtoms(),
-            sum(residue.name in SIDE_CHAINS for residue in prepared.topology.residues()),
+            on_gpu=engine.platform[0].getName() not in ("CPU", "Reference"),
             registers=prepared.solvent != "water",
-            n_peptides=len(peptide_torsions(prepared.topology)) if fit_map.resolution <= PEPTIDES_SEEN else 0,
-            by_energy=fit_map.resolution < ALIKE,
+            peptides=fit_map.resolution <= PEPTIDES_SEEN,
         )
 
     def expect(self, first_stage: int) -> None:
-        """Start the processes if they are needed before a stage, from one on: they load while others compute."""
+        """Load the kernel that trials need while others compute, if there is a search before a stage, from one on."""
         shares = [self.plan.before(number) for number in range(first_stage, self._n_stages)]
-        wanted = [share for share in shares if share is not None and not share.is_nothing]
-        if any(share.register or share.peptides for share in wanted):
-            # On CUDA nothing goes on beside what loads code for the GPU; there the first of the processes compiles it.
-            if self._engine.platform[0].getName() != "CUDA":
-                compilation.load_kernels_ahead(("local_dynamics",))
-            self.workers.start()
+        # On CUDA nothing goes on beside what loads code for the GPU; there the first of the processes compiles it.
+        if any(share is not None for share in shares) and self._engine.platform[0].getName() != "CUDA":
+            compilation.load_kernels_ahead(("local_dynamics",))
 
     def before(self, state: RunState) -> Share | None:
         """Return what may be searched before the stage that a state begins; None where nothing is asked for."""
@@ -78,31 +74,32 @@ class Searches:
     ) -> None:
         """Shift stretches, flip peptides and fit rotamers of a Context's model, warm it, and note in the state what was done."""
         started = time.perf_counter()
-        changes, undone, tried = Changes(), False, 0.0
-        if not share.is_nothing:
-            say("rebuild")
-            rebuilding = self._rebuilding(running, state, say)
-            try:
-                self._rebuild(rebuilding, running, state, share, stop)
-                undone = stop.requested  # before all of it was minimised
-            except (Unstable, SimulationError):  # it was better as it was
-                undone = True
-            if undone:
-                running.restore(state)
-            changes, tried = rebuilding.changes, rebuilding.work
+        say("rebuild")
+        rebuilding = self._rebuilding(running, state, share.work, say)
+        before = running.context.getState(positions=True, velocities=True)
+        try:
+            rebuilt = self._rebuild(rebuilding, running, state, share, stop)
+            undone = stop.requested  # before all of it was minimised
+        except (Unstable, SimulationError):  # it was better as it was
+            rebuilt, undone = False, True
+        if undone or not rebuilt:
+            running.context.setPositions(before.getPositions())
+            running.context.setVelocities(before.getVelocities())
         state.rebuilding.append(
             {
                 "stage": running.stage.name,
                 "step": state.step,
-                **changes.as_dict(),
+                **rebuilding.changes.as_dict(),
                 "undone": undone,
-                "left_out": list(share.left_out),
-                "work": self.plan.work(share, tried),
+                "left_out": rebuilding.changes.left_out,
+                "work": self.plan.work(rebuilding.work),
                 "wall_seconds": time.perf_counter() - started,
             }
         )
 
-    def _rebuilding(self, running: StageContext, state: RunState, say: Callable[[str], None]) -> Rebuilding:
+    def _rebuilding(
+        self, running: StageContext, state: RunState, room: float, say: Callable[[str], None]
+    ) -> Rebuilding:
         # What fits is told best at full strength.
         running.set_scale(state, 1.0)
         systems, resolution = self._engine.systems, self._fit_map.resolution
@@ -120,6 +117,7 @@ class Searches:
             by_energy=not ALIKE <= resolution <= REGISTERED,
             again=any(each.get("places_tried") and not each.get("undone") for each in state.rebuilding),
             mates=mates,
+            room=room,
         )
 
     def _mates(self, running: StageContext) -> tuple[SurroundingMates | None, MapCorrelation]:
@@ -162,33 +160,23 @@ class Searches:
         state: RunState,
         share: Share,
         stop: StopRequest,
-    ) -> None:
+    ) -> bool:
+        """Search the model at rest, and warm it again if anything was rebuilt; return whether it was."""
         with counted("settling"):
-            self._engine.minimizer.minimize(running.context, _MINIMIZATION, stop)
-        positions = running.positions()
+            running.come_to_rest(_HALTS, stop)
+        found = before = running.positions()
         if share.register:
             with counted("register"):
-                shifted = rebuilding.with_shifted_stretches(
-                    positions, stop, share.register, by_energy=not share.only_evidence
-                )
-            positions = self._settled(running, positions, shifted, stop)
+                found = rebuilding.with_shifted_stretches(found, stop, share.by_energy)
         if share.peptides:
             with counted("peptides"):
-                flipped = rebuilding.with_flipped_peptides(positions, stop)
-            positions = self._settled(running, positions, flipped, stop)
+                found = rebuilding.with_flipped_peptides(found, stop)
         with counted("side_chains"):
             # Before heat, and as more is to be shifted, what is in each other's way changes anyway.
-            fitted = rebuilding.with_fitted_rotamers(positions, stop, packed=running.stage.rotamers)
-        self._settled(running, positions, fitted, stop)
-        with counted("settling"):
-            running.warm(state, running.stage.temperature[0], stop)
-
-    def _settled(
-        self, running: StageContext, before: np.ndarray, found: np.ndarray, stop: StopRequest
-    ) -> np.ndarray:
-        """Return the positions in Å after what a search found was minimised; where it found nothing, as they were."""
-        if found is before:
-            return before
+            found = rebuilding.with_fitted_rotamers(found, stop, packed=running.stage.rotamers)
+        if found is before or stop.requested:
+            return False
         with counted("settling"):
             self._engine.minimizer.place(running.context, found, _MINIMIZATION, stop)
-        return running.positions()
+            running.warm(state, running.stage.temperature[0], stop)
+        return True

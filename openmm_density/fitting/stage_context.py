@@ -14,6 +14,7 @@ from .engine import Engine
 from .interrupts import StopRequest
 from .protocols import UPDATE_INTERVAL, Stage
 from .run_state import RunState
+from .stability import hottest_bearable
 
 WARM_UP_MINIMIZATION = 100
 """Iterations for a model that blew up, before it is warmed again."""
@@ -82,6 +83,15 @@ class StageContext:
     def restrain_planarity_fully(self) -> None:
         """Restrain planarity in full, if the stage does, and not only by what is stable at its time step: for minimisations."""
         self._engine.systems.set_stiff_restraints(self.context, self.stage)
+
+    def come_to_rest(self, halts: int, stop: StopRequest | None = None) -> None:
+        """Quench the Context, see `Dynamics.quench`; what blows up is minimised."""
+        minimizer, dynamics = self._engine.minimizer, self._engine.dynamics
+        ways = (
+            partial(dynamics.quench, self.context, halts, stop),
+            partial(minimizer.settle, self.context, WARM_UP_MINIMIZATION, stop),
+        )
+        self._engine.safeguard.run(self.context, ways, hottest_bearable(0.0))
 
     def warm(self, state: RunState, kelvin: float, stop: StopRequest | None = None, **how: Any) -> None:
         """Draw velocities and begin with small steps, see `Dynamics.warm`; what blows up is first brought to rest."""

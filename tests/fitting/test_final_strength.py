@@ -38,8 +38,8 @@ def test_the_largest_strength_within_bounds_is_found_to_a_sixth(limit):
     found = find_final_strength(measure, BOUNDS, 200.0)
     assert limit / NEAR_ENOUGH <= found.chosen <= limit
     assert found.limited_by == ["angle_rmsd"] and found.most == 200.0
-    assert asked == [trial.strength for trial in found.trials] and asked[:2] == [200.0, LEAST]
-    assert len(asked) <= 8 and found.chosen in asked
+    assert asked == [trial.strength for trial in found.trials] and asked[0] == 200.0
+    assert len(asked) <= 5 and found.chosen in asked
 
 
 def test_a_geometry_that_bears_it_keeps_the_full_strength_after_one_trial():
@@ -51,7 +51,7 @@ def test_a_geometry_that_bears_it_keeps_the_full_strength_after_one_trial():
 def test_a_geometry_that_bears_nothing_has_the_least_strength():
     measure, asked = geometry(angles=lambda k: 3.0, bonds=lambda k: 0.02)
     found = find_final_strength(measure, BOUNDS, 200.0)
-    assert found.chosen == LEAST and asked == [200.0, LEAST]
+    assert found.chosen == asked[-1] == LEAST and len(asked) <= 4
     assert found.limited_by == ["bond_rmsd", "angle_rmsd"]
 
 
@@ -80,7 +80,7 @@ def test_what_blows_up_is_not_within_bounds():
     assert StrengthFound.bounds_in(written) == found.bounds
 
 
-@pytest.mark.parametrize("after", [0, 1, 3])
+@pytest.mark.parametrize("after", [0, 1, 2])
 def test_a_request_to_stop_ends_it(after):
     measure, asked = geometry(angles=lambda k: 2.75 * (k / 20) ** 0.1)
     found = find_final_strength(lambda k: measure(k) if len(asked) < after else None, BOUNDS, 200.0)

@@ -53,7 +53,9 @@ class BondedTerms:
 
     def __init__(self, system: openmm.System) -> None:
         self.masses = np.array([system.getParticleMass(i)._value for i in range(system.getNumParticles())])
-        self._forces = [_TermsOfForce(force) for force in system.getForces() if type(force) in _TERMS]
+        self._forces = [
+            _TermsOfForce(force, len(self.masses)) for force in system.getForces() if type(force) in _TERMS
+        ]
 
     def among(self, members: np.ndarray, moves: np.ndarray) -> list[openmm.Force]:
         """Build the forces with the terms among some atoms, of which one or more move, as in a System of these atoms alone.
@@ -76,7 +78,7 @@ class BondedTerms:
                 found[force.kind].append(force.arrays_among(place, moves))
             elif force.is_harmonic_torsion:
                 impropers.append(force.arrays_among(place, moves))
-            elif force.chosen(place, moves).any():
+            elif len(force.chosen(place, moves)):
                 return None
         if len(cmap) > 1:
             return None
@@ -97,7 +99,8 @@ class BondedTerms:
 class _TermsOfForce:
     """The terms of one force: the atoms of each, and its other parameters."""
 
-    def __init__(self, force: openmm.Force) -> None:
+    def __init__(self, force: openmm.Force, n_atoms: int) -> None:
+        self._n_atoms = n_atoms
         term, size = _TERMS[type(force)]
         self._empty = _without_terms(force)
         self._add = f"add{term}"
@@ -126,16 +129,27 @@ class _TermsOfForce:
         return self._empty.getEnergyFunction() == _HARMONIC_TORSION and names == ["k", "theta0"]
 
     def chosen(self, place: np.ndarray, moves: np.ndarray) -> np.ndarray:
-        """Return which terms are among members, by the place of each atom among them, or -1, of which one moves."""
-        particles = place[self._particles]
-        return (particles >= 0).all(axis=1) & moves[particles].any(axis=1)
+        """Return the numbers of the terms among members, by the place of each atom among them, or -1, of which one moves."""
+        atoms = np.flatnonzero(place >= 0)
+        begin, terms = self._of_atoms
+        moving = [terms[begin[atom] : begin[atom + 1]] for atom in atoms[moves[place[atoms]]].tolist()]
+        found = np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *moving]))
+        return found[(place[self._particles[found]] >= 0).all(axis=1)]
+
+    @cached_property
+    def _of_atoms(self) -> tuple[np.ndarray, np.ndarray]:
+        """The terms of each atom, those of one after those of another, and where each begins among them."""
+        atoms = self._particles.ravel()
+        order = np.argsort(atoms, kind="stable")
+        begin = np.searchsorted(atoms[order], np.arange(self._n_atoms + 1))
+        return begin, order // max(self._particles.shape[1], 1)
 
     def among(self, place: np.ndarray, moves: np.ndarray) -> openmm.Force:
         """Build the force with these terms."""
         force = copy.deepcopy(self._empty)
         add = getattr(force, self._add)
         particles = place[self._particles]
-        for number in np.flatnonzero(self.chosen(place, moves)).tolist():
+        for number in self.chosen(place, moves).tolist():
             add(*self._before[number], *particles[number].tolist(), *self._after[number])
         return force
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ...base.errors import as_argument
-from ...base.wording import listing
+from ...base.wording import counted, listing
 
 # So many are named in a line, those that gain most.
 _NAMED = 4
@@ -55,6 +55,13 @@ class Changes:
     side_chains: list[FittedRotamer] = field(default_factory=list)
     places_left: int = 0  # In how many more places they would have been tried, had the fit had more steps
     peptides: list[FlippedPeptide] = field(default_factory=list)
+    flips_left: int = 0  # The same of peptides and loops
+
+    @property
+    def left_out(self) -> list[str]:
+        """What there was too little room for: ``register``, ``peptides``."""
+        left = {"register": self.places_left, "peptides": self.flips_left}
+        return [name for name, count in left.items() if count]
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain numbers, strings and lists."""
@@ -72,7 +79,6 @@ def rebuilt_in_words(rebuilding: Sequence[Mapping[str, Any]]) -> str | None:
     Returns as in ``A 61-72 shifted by +1 (310 kJ/mol), 2 peptides flipped, 14 side chains in other rotamers; 3
     searches, 95 s``; None if none was made.
     """
-    rebuilding = [each for each in rebuilding if not _is_left_out(each)]
     if not rebuilding:
         return None
     kept = [each for each in rebuilding if not each["undone"]]
@@ -101,19 +107,20 @@ def rebuilt_in_words(rebuilding: Sequence[Mapping[str, Any]]) -> str | None:
 
 def left_out_in_words(rebuilding: Sequence[Mapping[str, Any]], steps: int) -> str | None:
     """Return a sentence on the searches that were left out for lack of steps, with arguments by `as_argument`, or None."""
-    parts = []
-    for what in ("register", "side chains", "peptides"):
-        stages = [each["stage"] for each in rebuilding if what in each.get("left_out", ())]
-        if stages:
-            parts.append(f"{what} before {listing(stages, len(stages))}")
-    places = sum(each.get("places_left", 0) for each in rebuilding)
-    if places:
-        parts.append(f"{places} place{'s' if places > 1 else ''} where a stretch may be off by a residue")
+    left = {name: sum(each.get(name, 0) for each in rebuilding) for name in ("places_left", "flips_left")}
+    parts = [
+        counted(left[name], what)
+        for name, what in (
+            ("places_left", "place where a stretch may be off by a residue"),
+            ("flips_left", "peptide or loop that may be turned over"),
+        )
+        if left[name]
+    ]
     if not parts:
         return None
     return (
-        f"Searches were kept to about the time of the {steps} steps, and these left out: {'; '.join(parts)}. More "
-        f"{as_argument('steps')} make room for them, {as_argument('search', 'full')} makes them all."
+        f"Searches were kept to about the time that the rest of the fit takes, with its {steps} steps, and left out what looked "
+        f"least suspicious: {'; '.join(parts)}. {as_argument('search', 'full')} makes them all."
     )
 
 
@@ -132,11 +139,6 @@ def mark_rebuilt(residues: Sequence[dict[str, Any]], rebuilding: Sequence[Mappin
             residues[side_chain["row"]]["turned"] = True
         for peptide in search.get("peptides", ()):
             residues[peptide["row"]]["flipped"] ^= True
-
-
-def _is_left_out(search: Mapping[str, Any]) -> bool:
-    """Whether nothing was searched before a stage, for lack of steps."""
-    return bool(search.get("left_out")) and not search.get("work")
 
 
 def _stretch_in_words(stretch: Mapping[str, Any]) -> str:

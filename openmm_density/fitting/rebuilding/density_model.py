@@ -71,6 +71,7 @@ class DensityModel:
         self.is_fitted = weights != 0 if is_fitted is None else is_fitted
         self.n_own = len(weights) if n_own is None else n_own
         self._pairs_with_mates = 0.0
+        self._known: tuple[np.ndarray, DensityEnergySlopes] | None = None
         self._mode = "grid-wrap" if target.periodic else "constant"
         blurred = target.gaussian_filter(sigma).data.astype(np.float64)
         # The map blurred by an atom's Gaussian, at any point, is what an atom there adds to ∫ t ρ.
@@ -186,13 +187,19 @@ class DensityModel:
         return float(self.similarity_of(self.integrals(np.asarray(positions, dtype=np.float64))))
 
     def slopes(self, positions: np.ndarray) -> DensityEnergySlopes:
-        """Return the derivatives of the energy at positions (N, 3) in Å, for an energy that is linear in both integrals."""
-        with_map, square = self.integrals(np.asarray(positions, dtype=np.float64))
-        root = np.sqrt(square * self._target_square)
-        per_pair = self.strength * with_map / (root * square)
-        return DensityEnergySlopes(
-            float(self.strength / root), float(per_pair * self.pair_integral(np.zeros(1))[0])
-        )
+        """Return the derivatives of the energy at positions (N, 3) in Å, for an energy that is linear in both integrals.
+
+        Those of the array that was given last are kept, as all trials of a model ask for them: it must not change.
+        """
+        if self._known is None or self._known[0] is not positions:
+            with_map, square = self.integrals(np.asarray(positions, dtype=np.float64))
+            root = np.sqrt(square * self._target_square)
+            per_pair = self.strength * with_map / (root * square)
+            slopes = DensityEnergySlopes(
+                float(self.strength / root), float(per_pair * self.pair_integral(np.zeros(1))[0])
+            )
+            self._known = positions, slopes
+        return self._known[1]
 
     def weight_of_an_atom(self, molecule: Molecule) -> float:
         """Return the magnitude of the weight of a carbon, or of any fitted atom where there is no carbon."""

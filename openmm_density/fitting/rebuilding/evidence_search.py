@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
@@ -11,12 +11,11 @@ from typing import NamedTuple
 import numpy as np
 
 from ..interrupts import StopRequest
-from . import stretch_trial
+from .lowest_path import lowest_path
+from .molecule import Molecule
 from .register_search import LONGEST, ChainShift, Stretch
 from .search_plan import pair_work
-from .sequence_match import lowest_path
-from .side_chain_evidence import SideChainEvidence
-from .stretch_trial import Built, StretchTrial, Task, TrialTools
+from .stretch_trial import Built, Trial, TrialPlace, TrialTools
 from .trial_workers import TrialWorkers
 
 FARTHEST = 4
@@ -73,55 +72,57 @@ class Moved(NamedTuple):
         return self.evidence - self.energy / ENERGY_PER_NAT
 
 
-class ShiftTrial(StretchTrial):
-    """Build a shift, and then anneal it, and the stretch where it was as well.
+class ShiftTrial(Trial):
+    """Build a shift, minimised as the stretch where it was is; what it gains is a natural logarithm."""
 
-    `positions` (N, 3) in Å. Attributes: `shift` as given. `moved`: what the shift gains, as it was built after the
-    first course, and annealed after the second; None before, and where there is nothing to compare. `gain` of `moved`,
-    as a natural logarithm; minus infinity without.
-    """
+    gain = -math.inf
 
-    def __init__(
-        self, tools: TrialTools, evidence: SideChainEvidence, positions: np.ndarray, shift: ChainShift
-    ) -> None:
-        stretch = Stretch(shift.chain, shift.stretch.first, shift.stretch.last, (shift.usual,))
-        super().__init__(tools.molecule, positions, [stretch], stretch.region)
-        self.shift, self._evidence = shift, evidence
+    def __init__(self, molecule: Molecule, positions: np.ndarray, shift: ChainShift) -> None:
+        super().__init__(molecule, positions, shift.stretch.region)
+        self.shift = shift
         self.moved: Moved | None = None
-        self.gain = -math.inf
-        self._built: tuple[Built, Built] | None = None
 
-    def course(self) -> Generator[list[Task], list[list[Built]], None]:
-        """Yield tasks, see `StretchTrial.course`, until `moved` is known, of what is built; the next time, of it annealed."""
-        if self._built is None:
-            start = self._positions[self.moving]
-            ((shifted,),) = yield [Task("shift", shifts=(self.shift,))]
-            if not self._total(shifted.places) - self._total(start) >= HOPELESS:
-                return
-            ((own,),) = yield [Task("soft", places=(start,))]
-            found = yield from _of_both([Task("turn", places=(each.places,)) for each in (shifted, own)])
-            self._built = found
-        else:
-            steps = _ANNEALED_LONGER * stretch_trial.ANNEALING_STEPS
-            both = [Task("anneal", places=(each.places,), steps=steps) for each in self._built]
-            found = yield from _of_both(both)
-        shifted, own = found
-        self.moved, self.gain = None, -math.inf
-        if np.isfinite([shifted.energy, own.energy]).all():
-            before = max(map(self._total, (self._positions[self.moving], own.places)))
-            gain = self._total(shifted.places) - before
-            self.moved, self._best = Moved(self.shift, gain, shifted.energy - own.energy), shifted.places
-            self.gain = self.moved.gain
+    @property
+    def stretch(self) -> Stretch:
+        """Where the residues that are shifted are."""
+        return self.shift.stretch
 
-    def _total(self, places: np.ndarray) -> float:
-        positions = self._positions.copy()
-        positions[self.moving] = places
-        return self._evidence.total(positions, [self.shift.chain])
+    def run(self, place: TrialPlace) -> tuple[Moved, Built, Built] | None:
+        """Build the backbone, and where the evidence bears it the side chains; return what that gains, and both conformations."""
+        shifted = place.minimized(place.shifted(self.shift), soft=True)
+        if not self._evidence(place, shifted.places) - self._evidence(place, place.own) >= HOPELESS:
+            return None
+        own = place.minimized(place.own, soft=True)
+        return self._compared(place, *(place.turned([each.places])[0] for each in (shifted, own)))
+
+    def take(self, found: tuple[Moved, Built, Built] | None) -> None:
+        """Note what `run` returned."""
+        if found is not None:
+            self.moved, *self.built = found
+            self.gain, self._best = self.moved.gain, self.built[0].places
+
+    def _compared(self, place: TrialPlace, shifted: Built, own: Built) -> tuple[Moved, Built, Built] | None:
+        if not np.isfinite([shifted.energy, own.energy]).all():
+            return None
+        before = max(self._evidence(place, each) for each in (place.own, own.places))
+        evidence = self._evidence(place, shifted.places) - before
+        return Moved(self.shift, evidence, shifted.energy - own.energy), shifted, own
+
+    def _evidence(self, place: TrialPlace, places: np.ndarray) -> float:
+        return place.tools.evidence.nearby(place.whole(places), self.shift.chain, self.region)
 
 
-def _of_both(tasks: list[Task]) -> Generator[list[Task], list[list[Built]], tuple[Built, Built]]:
-    (shifted,), (own,) = yield tasks
-    return shifted, own
+class AnnealedShift(ShiftTrial):
+    """Anneal a shift that another trial built, and the stretch where it was as well."""
+
+    def __init__(self, trial: ShiftTrial) -> None:
+        super().__init__(trial._molecule, trial._positions, trial.shift)
+        self._starts = [each.places for each in trial.built]
+
+    def run(self, place: TrialPlace) -> tuple[Moved, Built, Built] | None:
+        """Anneal both, and return what the shift gains."""
+        steps = _ANNEALED_LONGER * self.annealing_steps
+        return self._compared(place, *(place.annealed(each, steps) for each in self._starts))
 
 
 class EvidenceSearch:
@@ -132,19 +133,30 @@ class EvidenceSearch:
     all residues of a chain, of several stretches at once, and as the stretch of most evidence for each shift. Each is built and
     annealed in a `LocalSystem`; then the evidence is taken anew, on the backbone as it came to lie.
 
-    `tools`: what trials need of the model. `workers`: the processes that try shifts. What comes out does not depend on
-    their number. `side_by_side`: how many models are followed. Attributes: `work`: the `pair_work` of what was tried so
-    far; `tried`: how many shifts these were.
+    Parameters
+    ----------
+    tools : TrialTools
+        What trials need of the model, with its evidence.
+    workers : TrialWorkers
+        The processes that try shifts. What comes out does not depend on their number.
+    side_by_side : int
+        How many models are followed.
+
+    Attributes
+    ----------
+    work : float
+        The `pair_work` of what was tried so far.
+    tried : int
+        How many shifts these were.
     """
 
     def __init__(
         self,
         tools: TrialTools,
-        evidence: SideChainEvidence,
         workers: TrialWorkers,
         side_by_side: int = SIDE_BY_SIDE,
     ) -> None:
-        self._tools, self._evidence, self._workers = tools, evidence, workers
+        self._tools, self._workers = tools, workers
         self._side_by_side = side_by_side
         self._chains = [chain for chain in tools.registers.chains if tools.is_fitted(chain)]
         self.work, self.tried = 0.0, 0
@@ -199,7 +211,7 @@ class EvidenceSearch:
         return models[0]
 
     def _untried(self, model: _Candidate, chain: np.ndarray) -> list[ChainShift]:
-        odds = self._evidence.log_odds(model.positions, chain)
+        odds = self._tools.evidence.log_odds(model.positions, chain)
         shifts = [shift for shift in proposed_shifts(chain, odds) if _key(shift) not in model.tried]
         ends = [shift for shift in proposed_ends(chain, odds) if _key(shift) not in model.tried]
         return ends[:_ENDS_PER_ROUND] + shifts[:_PER_ROUND]
@@ -231,19 +243,18 @@ class EvidenceSearch:
     ) -> list[_Candidate]:
         """Try some shifts of a chain; return models with those that gain most, and with all of them that do not overlap."""
         shifts = [shift for shift in shifts if self._has_room(shift.stretch, room)]
-        trials = [ShiftTrial(self._tools, self._evidence, model.positions, shift) for shift in shifts]
-        if not self._run(model.positions, trials, stop, progress):
+        built = [ShiftTrial(self._tools.molecule, model.positions, shift) for shift in shifts]
+        if not self._run(model.positions, built, stop, progress):
             return []
-        built = trials
-        trials = [
-            each
-            for each in _to_be_annealed(trials)
-            if self._has_room(each.shift.stretch, room, annealed=True)
+        chosen = [
+            each for each in _to_be_annealed(built) if self._has_room(each.stretch, room, annealed=True)
         ]
+        trials = [AnnealedShift(each) for each in chosen]
         if not self._run(model.positions, trials, stop, progress):
             return []
         good = sorted((each for each in trials if each.gain >= LEAST_GAIN), key=lambda trial: -trial.gain)
-        failed.update(self._failure(model, each.shift) for each in built if each not in good)
+        won = {id(each.shift) for each in good}
+        failed.update(self._failure(model, each.shift) for each in built if id(each.shift) not in won)
         together: list[ShiftTrial] = []
         for trial in good:
             if not any(np.isin(trial.region, other.region).any() for other in together):
@@ -254,7 +265,7 @@ class EvidenceSearch:
     def _run(
         self, positions: np.ndarray, trials: Sequence[ShiftTrial], stop: StopRequest, progress: Progress
     ) -> bool:
-        """Run the next course of trials; return whether there was time."""
+        """Run trials; return whether there was time."""
         done = set[int]()
 
         def told(number: int | None) -> None:
@@ -262,7 +273,7 @@ class EvidenceSearch:
                 done.add(number)
             left = [each for each in range(len(trials)) if each not in done]
             if left:
-                progress(trials[left[0]].shift.stretch, len(done) + 1, len(trials))
+                progress(trials[left[0]].stretch, len(done) + 1, len(trials))
 
         told(None)
         return self._workers.run(self._tools, positions, trials, stop, told) and not stop.requested
@@ -273,7 +284,7 @@ class EvidenceSearch:
             atoms = self._tools.registers.atoms_of(trial.region)
             positions[atoms] = trial.shifted()[atoms]
             # Around it everything else is possible again.
-            tried = {key for key in tried if not _overlap(key, trial.stretches[0])}
+            tried = {key for key in tried if not _overlap(key, trial.stretch)}
         return _Candidate(positions, (*model.moved, *(trial.moved for trial in trials)), tried)
 
 
@@ -314,8 +325,10 @@ def _best_different(models: Sequence[_Candidate]) -> list[_Candidate]:
     return list(kept.values())
 
 
-def proposed_shifts(chain: np.ndarray, log_odds: np.ndarray) -> list[ChainShift]:
-    """Return the shifts of stretches of a chain that evidence speaks for, those that promise most first."""
+def proposed_shifts(
+    chain: np.ndarray, log_odds: np.ndarray, least: float = _LEAST_PROMISED
+) -> list[ChainShift]:
+    """Return the shifts of stretches of a chain that evidence speaks for by so much, those that promise most first."""
     gains = gains_of_shifts(log_odds)
     found: dict[ChainShiftKey, tuple[float, ChainShift]] = {}
 
@@ -324,7 +337,7 @@ def proposed_shifts(chain: np.ndarray, log_odds: np.ndarray) -> list[ChainShift]
         gain = float(gains[np.arange(first, first + len(by)), columns].sum())
         jumps = np.abs(np.diff([0, *by, 0])).sum() / 2
         shift = ChainShift(chain, first, tuple(by))
-        if gain - jumps > _LEAST_PROMISED:
+        if gain - jumps > least:
             found.setdefault(_key(shift), (gain - jumps, shift))
 
     for change in _CHANGES:

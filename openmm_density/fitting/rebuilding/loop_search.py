@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 
 from ...models.chemistry.backbone import atoms_by_name
-from ...models.chemistry.secondary_structure import HydrogenBonds
 from .density_model import DensityModel
 from .molecule import Molecule
 from .peptide_search import FLANK, FlipTrial, Peptide, PeptideSearch, turned_about
 from .register_search import RegisterSearch, Stretch
+from .suspicions import FALLEN
 
 LEAST_GAIN = 50.0
 """kJ/mol by which a loop that was turned over has to be better."""
@@ -20,9 +20,8 @@ LEAST_GAIN = 50.0
 _PEPTIDES = (2, 3)
 # Degrees by which loops are turned to begin with.
 _TURNS = (120.0, 180.0, 240.0)
-# By how much the mean correlation of a loop's residues is lower than the median where it is tried, and the most loops, for each
-# residue of the model.
-_FALL, _PART_TRIED = 0.05, 0.15
+# The most loops that are tried, for each residue of the model.
+_PART_TRIED = 0.15
 
 
 class Loop(NamedTuple):
@@ -32,6 +31,12 @@ class Loop(NamedTuple):
     inner: np.ndarray  # int, indices of the residues between both Cα
     # int, non-hydrogen atoms that turn: those of these residues, C and O before them, and N behind them
     atoms: np.ndarray
+
+    @property
+    def residues(self) -> np.ndarray:
+        """Indices of its residues, with both at its ends."""
+        first = self.peptides[0]
+        return first.chain[first.place : first.place + len(self.peptides) + 1]
 
     @property
     def stretch(self) -> Stretch:
@@ -87,19 +92,26 @@ class LoopSearch:
                 if density.is_fitted[every].all():
                     self.loops.append(Loop(tuple(together), inner, every))
 
-    def candidates(self, correlations: np.ndarray, changed: np.ndarray | None = None) -> list[Loop]:
-        """Return loops that may be turned over, those first that fit worst."""
-        if not self.loops:
-            return []
-        members = np.unique(np.concatenate([loop.inner for loop in self.loops]))
-        known = correlations[members][np.isfinite(correlations[members])]
-        if not len(known):
-            return []
-        low = float(np.median(known)) - _FALL
-        fits = [(float(correlations[loop.inner].mean()), number) for number, loop in enumerate(self.loops)]
-        bad = [self.loops[number] for fit, number in sorted(fits) if fit < low]
+    def candidates(
+        self, falls: np.ndarray, unusual: np.ndarray | None = None, changed: np.ndarray | None = None
+    ) -> list[Loop]:
+        """Return loops that may be turned over, those first that fit worst; of all, or with some ``unusual`` torsions.
+
+        Parameters
+        ----------
+        falls : np.ndarray, shape (number of residues,)
+            See `openmm_density.fitting.rebuilding.suspicions.falls`.
+        """
+        known = np.nan_to_num(falls)
+        fits = [(-float(known[loop.inner].mean()), number) for number, loop in enumerate(self.loops)]
+        bad = [self.loops[number] for fit, number in sorted(fits) if fit < -FALLEN]
+        if unusual is not None:
+            bad = [loop for loop in bad if unusual[loop.residues].any()]
         if changed is not None:
             bad = [loop for loop in bad if np.isin(loop.region, changed).any()]
+        members = np.unique(
+            np.concatenate([np.zeros(0, dtype=np.int64), *(loop.inner for loop in self.loops)])
+        )
         return bad[: max(int(_PART_TRIED * len(members)), 1)]
 
 
@@ -115,12 +127,10 @@ def _tied_residues(molecule: Molecule) -> set[int]:
 
 
 class LoopTrial(FlipTrial):
-    """Turn a loop over; side chains follow, as those of its residues lead elsewhere then.
+    """Turn a loop over; side chains follow, as those of its residues lead elsewhere then."""
 
-    `molecule`, `bonds`, `positions` as for `FlipTrial`.
-    """
+    least_gain = LEAST_GAIN
+    _turns_side_chains, _hopeless = True, 100.0
 
-    _settled_by, _hopeless = "turn", 100.0
-
-    def __init__(self, molecule: Molecule, bonds: HydrogenBonds, positions: np.ndarray, loop: Loop) -> None:
-        super().__init__(molecule, bonds, positions, loop, loop.peptides, _TURNS)
+    def __init__(self, molecule: Molecule, positions: np.ndarray, loop: Loop) -> None:
+        super().__init__(molecule, positions, loop, loop.peptides, _TURNS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
@@ -10,14 +10,13 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from ...models.chemistry.backbone import atoms_by_name
-from ...models.chemistry.secondary_structure import HydrogenBonds
 from ...models.chemistry.torsions import torsion_angles
 from .density_model import DensityEnergySlopes, DensityModel
 from .molecule import Molecule
 from .register_search import RegisterSearch, Stretch
 from .side_chain_energy import SideChainEnergy
 from .side_chains import SideChain
-from .stretch_trial import Built, StretchTrial, Task
+from .stretch_trial import Built, Found, Trial, TrialPlace
 
 PEPTIDES_SEEN = 3.5
 """Å: up to this resolution a map shows to which side C=O points. Of 12 peptides flipped in adenylate kinase, in maps simulated
@@ -33,6 +32,8 @@ FLANK = 2
 
 # Degrees by which a plane is turned as it is, and the Å around O in which atoms have a say.
 _TURNS, _REACH = tuple(float(angle) for angle in range(90, 271, 30)), 10.0
+# How many times as much the density alone may be worse; and the whole has to be better, where nothing else is suspicious.
+_SHOWN, _CLEARLY = 4.0, -2.0
 # By how much a plane may be worse as it was turned, in the energy of a well-seen atom, and the kJ/mol up to which its contacts
 # count; at most this part of the peptides is tried.
 _WORSE, _MOST_CONTACT, _PART_TRIED = 0.2, 60.0, 0.2
@@ -134,7 +135,10 @@ class PeptideSearch:
         ]
 
     def candidates(
-        self, positions: np.ndarray, changed: np.ndarray | None = None
+        self,
+        positions: np.ndarray,
+        suspicious: np.ndarray | None = None,
+        changed: np.ndarray | None = None,
     ) -> list[tuple[Peptide, float]]:
         """Return peptides that may be flipped, and by how many degrees, those first that promise most.
 
@@ -145,12 +149,14 @@ class PeptideSearch:
         found = []
         worse = _WORSE * self._density.energy_of_seen_atom(self._molecule, positions)
         slopes = self._density.slopes(positions)
-        for number in self._trans(positions):
+        for number in self._shown(positions, slopes, _SHOWN * worse).tolist():
             peptide = self.peptides[number]
             if changed is not None and not np.isin(peptide.region, changed).any():
                 continue
             energy, degrees = self._best_turn(number, positions, slopes)
-            if energy < worse:
+            both = peptide.chain[peptide.place : peptide.place + 2]
+            doubted = suspicious is None or suspicious[both].any()
+            if energy < (worse if doubted else _CLEARLY * worse):
                 found.append((energy, number, degrees))
         most = max(int(_PART_TRIED * len(self.peptides)), 1)
         return [(self.peptides[number], degrees) for _, number, degrees in sorted(found)[:most]]
@@ -162,14 +168,20 @@ class PeptideSearch:
         chosen = [each for each in self.peptides if residues is None or each.residue in residues]
         return [each for each in chosen if is_flipped(each, before, after)]
 
-    def _trans(self, positions: np.ndarray) -> list[int]:
-        """Return the numbers of the peptides that are not cis."""
-        quadruples = np.array(
-            [[p.alphas[0], p.atoms[0], p.atoms[2], p.alphas[1]] for p in self.peptides], dtype=np.int64
-        )
-        return np.flatnonzero(
-            np.abs(torsion_angles(positions, quadruples.reshape(-1, 4))) > np.pi / 2
-        ).tolist()
+    def _shown(self, positions: np.ndarray, slopes: DensityEnergySlopes, worse: float) -> np.ndarray:
+        """Return the numbers of the peptides, trans, whose density is worse by less than so many kJ/mol in some other turn."""
+        atoms, alphas = (np.array([getattr(p, name) for p in self.peptides]) for name in ("atoms", "alphas"))
+        quadruples = np.stack([alphas[:, 0], atoms[:, 0], atoms[:, 2], alphas[:, 1]], axis=1)
+        trans = np.abs(torsion_angles(positions, quadruples)) > np.pi / 2
+        first, second = positions[alphas].transpose(1, 0, 2)
+        axes = (second - first) / np.linalg.norm(second - first, axis=1, keepdims=True)
+        own = positions[atoms] - first[:, None]
+        along = np.einsum("pai,pi->pa", own, axes)[..., None] * axes[:, None]
+        across, aside = own - along, np.cross(axes[:, None], own)
+        angles = np.radians((0.0, *_TURNS))[:, None, None, None]
+        turned = first[:, None] + along + np.cos(angles) * across + np.sin(angles) * aside
+        seen = (self._density.map_integral(turned) * self._density.weights[atoms]).sum(axis=-1)
+        return np.flatnonzero(trans & (slopes.per_map * (seen[0] - seen[1:].max(axis=0)) < worse))
 
     def _best_turn(
         self, number: int, positions: np.ndarray, slopes: DensityEnergySlopes
@@ -208,89 +220,83 @@ def _turn(peptide: Peptide, before: np.ndarray, after: np.ndarray) -> float:
     return float(np.degrees(np.arccos(np.clip(across[0] @ across[1], -1.0, 1.0))))
 
 
-class FlipTrial(StretchTrial):
+class FlipTrial(Trial):
     """Turn something over, and tell what it gains: minimised, and annealed, by the residues around it flipped and as they were.
 
-    `bonds` of its backbone: a `LocalSystem` has no charges; `positions` (N, 3) in Å; `turning`: what is turned;
-    `peptides` of these one has to be flipped in the end; `turns`: degrees by which it is turned to begin with.
-    Attributes: `peptides` as given.
+    It is turned by so many degrees to begin with, and of its peptides one has to be flipped in the end.
     """
 
-    # What is done to what was built, and the kJ/mol by which it may then be worse and is still annealed.
-    _settled_by, _hopeless = "hard", 30.0
+    least_gain = LEAST_GAIN
+    # Whether side chains follow, and the kJ/mol by which what was built may be worse and is still annealed.
+    _turns_side_chains, _hopeless = False, 30.0
 
     def __init__(
         self,
         molecule: Molecule,
-        bonds: HydrogenBonds,
         positions: np.ndarray,
         turning: Turning,
         peptides: Sequence[Peptide],
         turns: Sequence[float],
     ) -> None:
-        super().__init__(molecule, positions, [turning.stretch], turning.region)
+        super().__init__(molecule, positions, turning.region)
         self.peptides = peptides
-        self._turning, self._bonds, self._turns = turning, bonds, turns
+        self._turning, self._turns = turning, turns
+
+    @property
+    def n_turns(self) -> int:
+        """Ways in which it is turned to begin with."""
+        return len(self._turns)
 
     @property
     def size(self) -> int:
         """Conformations times atoms."""
-        return len(self._turns) * len(self.moving)
+        return self.n_turns * len(self.moving)
 
-    def course(self) -> Generator[list[Task], list[list[Built]], None]:
-        """Yield tasks, see `StretchTrial.course`, until `gain` is known."""
-        (turned,) = yield [Task("soft", _SCREEN, places=tuple(map(self._built, self._turns)))]
-        turned = [each.places for each in turned if self._is_flipped(each)]
+    def run(self, place: TrialPlace) -> Found | None:
+        """Build what is turned, anneal the best and what was there, and return what it gains."""
+        turned = [place.minimized(self._built(place, each), _SCREEN, soft=True) for each in self._turns]
+        turned = [each for each in turned if self._is_flipped(place, each)]
         if not turned:
-            return
-        ((own,),) = yield [Task("soft", _SCREEN, places=(self._positions[self.moving],))]
-        ((own, *turned),) = yield [Task(self._settled_by, places=(own.places, *turned))]
-        best = min((each for each in turned if self._is_flipped(each)), key=self._energy, default=None)
-        if best is None or not self._energy(best) < self._energy(own) + self._hopeless:
-            return
-        (annealed,), (again,) = yield [Task("anneal", places=(each.places,)) for each in (best, own)]
-        every = [own, best, annealed, again]
-        flipped = [each for each in every if self._is_flipped(each)]
-        other = [each for each in every if not self._is_flipped(each)]
-        best = min(flipped, key=self._energy)
-        before = min(other, key=self._energy) if other else own
-        if np.isfinite([best.energy, before.energy]).all():
-            self.gain, self._best = self._energy(before) - self._energy(best), best.places
+            return None
+        own = place.minimized(place.own, _SCREEN, soft=True)
+        soft = [each.places for each in (own, *turned)]
+        own, *turned = place.turned(soft) if self._turns_side_chains else map(place.minimized, soft)
 
-    def _built(self, degrees: float) -> np.ndarray:
-        positions = self._positions.copy()
+        def energy(built: Built) -> float:
+            """Return the energy in kJ/mol, with that of the backbone's hydrogen bonds."""
+            if not np.isfinite(built.energy):
+                return np.inf
+            bonds = place.tools.hydrogen_bonds
+            return built.energy + bonds.energy(place.whole(built.places), self.moving)
+
+        best = min((each for each in turned if self._is_flipped(place, each)), key=energy, default=None)
+        if best is None or not energy(best) < energy(own) + self._hopeless:
+            return None
+        every = [
+            own,
+            best,
+            *(place.annealed(each.places, self.annealing_steps) for each in (best, own)),
+        ]
+        flipped = [each for each in every if self._is_flipped(place, each)]
+        other = [each for each in every if not self._is_flipped(place, each)]
+        best = min(flipped, key=energy)
+        before = min(other, key=energy) if other else own
+        if not np.isfinite([best.energy, before.energy]).all():
+            return None
+        return Found(energy(before) - energy(best), best.places)
+
+    def _built(self, place: TrialPlace, degrees: float) -> np.ndarray:
+        positions = place.positions.copy()
         positions[self._turning.atoms] = self._turning.turned(positions, degrees)
         return positions[self.moving]
 
-    def _whole(self, built: Built) -> np.ndarray:
-        positions = self._positions.copy()
-        positions[self.moving] = built.places
-        return positions
-
-    def _is_flipped(self, built: Built) -> bool:
-        after = self._whole(built)
-        return any(is_flipped(each, self._positions, after) for each in self.peptides)
-
-    def _energy(self, built: Built) -> float:
-        """Return the energy in kJ/mol, with that of the backbone's hydrogen bonds."""
-        if not np.isfinite(built.energy):
-            return np.inf
-        return built.energy + self._bonds.energy(self._whole(built), self.moving)
+    def _is_flipped(self, place: TrialPlace, built: Built) -> bool:
+        after = place.whole(built.places)
+        return any(is_flipped(each, place.positions, after) for each in self.peptides)
 
 
 class PeptideTrial(FlipTrial):
-    """Turn the plane of a peptide over.
+    """Turn the plane of a peptide over, by so many degrees to begin with, and by 180° as well."""
 
-    `molecule`, `bonds`, `positions` as for `FlipTrial`. `degrees` by which its plane is turned to begin with; by 180°
-    as well.
-    """
-
-    def __init__(
-        self,
-        molecule: Molecule,
-        bonds: HydrogenBonds,
-        positions: np.ndarray,
-        peptide: Peptide,
-        degrees: float,
-    ) -> None:
-        super().__init__(molecule, bonds, positions, peptide, [peptide], sorted({degrees, 180.0}))
+    def __init__(self, molecule: Molecule, positions: np.ndarray, peptide: Peptide, degrees: float) -> None:
+        super().__init__(molecule, positions, peptide, [peptide], sorted({degrees, 180.0}))

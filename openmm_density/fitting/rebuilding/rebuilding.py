@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 from openmm import app
 
-from ...base.stopwatch import counted
 from ...energies.density_fit import DensityFit
 from ...models.chemistry.residues import residue_label
-from ...models.chemistry.secondary_structure import HydrogenBonds
 from ...models.preparation import Prepared
 from ...validation.correlation import MapCorrelation
 from ..interrupts import Deadline, Stop, StopRequest
@@ -22,39 +19,62 @@ from .changes import Changes, FittedRotamer, FlippedPeptide, RebuiltStretch, spa
 from .compiled_dynamics import kernel_serves
 from .density_model import DensityModel
 from .evidence_search import ENERGY_PER_NAT, SIDE_BY_SIDE, EvidenceSearch, Moved
-from .loop_search import LEAST_GAIN as LEAST_GAIN_OF_LOOP
 from .loop_search import LoopSearch, LoopTrial
 from .molecule import Molecule
-from .peptide_search import LEAST_GAIN as LEAST_GAIN_OF_PEPTIDE
 from .peptide_search import FlipTrial, PeptideSearch, PeptideTrial, is_flipped
 from .register_search import RegisterSearch, Stretch
 from .rotamer_search import RotamerSearch
-from .search_plan import place_work
+from .search_plan import flip_work, place_work
 from .side_chain_evidence import SideChainEvidence
 from .side_chain_packing import PackingTrial, SideChainPacking
-from .stretch_trial import LEAST_GAIN, StretchTrial, Task, TrialTools
+from .stretch_trial import LEAST_GAIN, StretchTrial, Trial, TrialTools
 from .surrounding_mates import SurroundingMates
+from .suspicions import FALLEN, falls, unusual_torsions
 from .thread_search import ThreadSearch
 from .trial_workers import TrialWorkers
 
 # Once stretches were shifted, others may be found.
 _ROUNDS = 3
 
-_Trial = TypeVar("_Trial", bound=StretchTrial)
+_Trial = TypeVar("_Trial", bound=Trial)
 
 
 class Rebuilding:
     """Rebuild parts of a model where they then fit better.
 
-    `prepared`: the model. `force_field` of its force field without constraints. `correlation` of its topology, and of
-    its mates', with the map, at the resolution of the density. `density` with the similarity "cross-correlation" or
-    "least-squares". `strength`: k in kJ/mol, of all atoms together. `workers`: the processes that try stretches; by
-    default this one alone. What comes out does not depend on their number. `progress`: called, in this thread, with a
-    few words on what is being searched. `evidence` by which stretches are shifted too. `by_energy`: whether stretches
-    are shifted by their energy alone. `again`: whether the model was searched before: one model is then followed by
-    evidence, and not several side by side. `mates`: those of a unit in the density of all copies; each search finds
-    them where the unit then has them. Attributes: `changes`: what was rebuilt so far; `work`: the `place_work` of what
-    was tried so far.
+    Parameters
+    ----------
+    prepared : Prepared
+        The model.
+    force_field : BondedTerms
+        Of its force field without constraints.
+    correlation : MapCorrelation
+        Of its topology, and of its mates', with the map, at the resolution of the density.
+    density : DensityFit
+        With the similarity "cross-correlation" or "least-squares".
+    strength : float
+        k in kJ/mol, of all atoms together.
+    workers : TrialWorkers, optional
+        The processes that try stretches; by default this one alone. What comes out does not depend on their number.
+    progress : callable, optional
+        Called, in this thread, with a few words on what is being searched.
+    evidence : SideChainEvidence, optional
+        By which stretches are shifted too.
+    by_energy : bool
+        Whether stretches are shifted by their energy alone.
+    again : bool
+        Whether the model was searched before: one model is then followed by evidence, and not several side by side.
+    mates : SurroundingMates, optional
+        Those of a unit in the density of all copies; each search finds them where the unit then has them.
+    room : float
+        The work that trials may take, those first that promise most, see `openmm_density.fitting.rebuilding.search_plan`.
+
+    Attributes
+    ----------
+    changes : Changes
+        What was rebuilt so far.
+    work : float
+        That of what was tried so far.
     """
 
     def __init__(
@@ -70,8 +90,9 @@ class Rebuilding:
         by_energy: bool = True,
         again: bool = False,
         mates: SurroundingMates | None = None,
+        room: float = math.inf,
     ) -> None:
-        self.changes, self.work = Changes(), 0.0
+        self.changes, self.work, self._room = Changes(), 0.0, room
         self._progress = progress or (lambda _: None)
         self._workers = workers or TrialWorkers(1)
         self._residues = _as_given(prepared)
@@ -81,7 +102,13 @@ class Rebuilding:
         self._rotamers = RotamerSearch(self._molecule, self._density)
         self._registers = RegisterSearch(prepared.topology)
         self._tools = TrialTools(
-            force_field, self._molecule, self._density, self._rotamers, self._registers, kernel_serves()
+            force_field,
+            self._molecule,
+            self._density,
+            self._rotamers,
+            self._registers,
+            kernel_serves(),
+            evidence,
         )
         self._peptides = PeptideSearch(self._molecule, self._density, self._registers)
         self._loops = LoopSearch(self._molecule, self._density, self._peptides, self._registers)
@@ -93,8 +120,8 @@ class Rebuilding:
             # Where the energy tells as well, it finds what one model leaves.
             side_by_side = 1 if by_energy or again else SIDE_BY_SIDE
             self._evident = [
-                ThreadSearch(self._tools, evidence, self._workers),
-                EvidenceSearch(self._tools, evidence, self._workers, side_by_side),
+                ThreadSearch(self._tools, self._workers),
+                EvidenceSearch(self._tools, self._workers, side_by_side),
             ]
 
     def with_fitted_rotamers(
@@ -150,12 +177,9 @@ class Rebuilding:
 
     def _packed(self, positions: np.ndarray, stop: Stop) -> np.ndarray:
         """Return the positions with side chains changed that were in each other's places; the same array where none was."""
-        correlations = self._correlation.residue_correlations(positions)
-        changes = self._packing.candidates(positions, correlations)
+        changes = self._packing.candidates(positions, self._falls(positions))
         trials = [PackingTrial(self._molecule, self._registers, positions, each) for each in changes]
-        # They are few, and a process takes longer to load than all of them.
-        workers = self._workers if self._workers.are_running else TrialWorkers(1)
-        if not workers.run(self._tools, positions, trials, stop, lambda _: None):
+        if not self._workers.run(self._tools, positions, trials, stop, lambda _: None):
             return positions
         gaining = [each for each in trials if each.gain > each.change.least_gain]
         return self._with_best(positions, gaining)[0]
@@ -171,17 +195,18 @@ class Rebuilding:
 
     def _with_flipped_peptides(self, positions: np.ndarray, stop: StopRequest) -> np.ndarray:
         result, changed = positions, None
-        bonds = HydrogenBonds(self._molecule.topology)
         for _ in range(_ROUNDS):
             self._progress("peptides")
-            planes = self._peptides.candidates(result, changed)
-            loops = self._loops.candidates(self._correlation.residue_correlations(result), changed)
-            trials: list[FlipTrial] = [PeptideTrial(self._molecule, bonds, result, *each) for each in planes]
-            trials += [LoopTrial(self._molecule, bonds, result, each) for each in loops]
+            fallen, unusual = self._falls(result), unusual_torsions(self._molecule, result)
+            planes = self._peptides.candidates(result, unusual | (np.nan_to_num(fallen) > FALLEN), changed)
+            loops = self._loops.candidates(fallen, unusual, changed)
+            possible: list[FlipTrial] = [LoopTrial(self._molecule, result, each) for each in loops]
+            possible += [PeptideTrial(self._molecule, result, *each) for each in planes]
+            trials = [each for each in possible if self._has_room(_work_of_flip(each))]
+            self.changes.flips_left += len(possible) - len(trials)
             if not self._workers.run(self._tools, result, trials, stop, lambda _: None) or stop.requested:
                 break
-            least = {True: LEAST_GAIN_OF_LOOP, False: LEAST_GAIN_OF_PEPTIDE}
-            gaining = [each for each in trials if each.gain > least[isinstance(each, LoopTrial)]]
+            gaining = [each for each in trials if each.gain > each.least_gain]
             after, made, changed = self._with_best(result, gaining)
             for trial in made:
                 self.changes.peptides += self._flipped(trial, result, after)
@@ -198,38 +223,38 @@ class Rebuilding:
         return [FlippedPeptide(residue_label(residue), residue.index, gain) for residue in residues]
 
     def with_shifted_stretches(
-        self, positions: np.ndarray, stop: StopRequest, room: float = math.inf, by_energy: bool = True
+        self, positions: np.ndarray, stop: StopRequest, by_energy: bool = True
     ) -> np.ndarray:
         """Return the positions in Å with stretches that are off by a residue shifted; the same array where none is.
 
-        Each of the stretches that may be off (see `RegisterSearch.candidates` and `SequenceMatch.stretches`) is shifted. It has
-        to have a lower energy in a `LocalSystem`, by `LEAST_GAIN`, than the same atoms after the same search and annealing where
-        they were.
+        Each of the stretches that may be off (see `RegisterSearch.candidates`) is shifted. It has to have a lower energy in a
+        `LocalSystem`, by `LEAST_GAIN`, than the same atoms after the same search and annealing where they were.
 
-        `positions` (N, 3) in Å; `stop`: ends the search early; `room`: the `place_work` that trying may take: of the
-        places those that fit worst are tried; `by_energy`: whether stretches are shifted by their energy, too, where
-        they may be at all.
+        Parameters
+        ----------
+        positions : np.ndarray, shape (N, 3)
+            Å.
+        stop : StopRequest
+            Ends the search early.
+        by_energy : bool
+            Whether stretches are shifted by their energy, too, where they may be at all.
         """
-        return self._among_mates(self._with_shifted_stretches, positions, stop, room, by_energy)
+        return self._among_mates(self._with_shifted_stretches, positions, stop, by_energy)
 
     def _with_shifted_stretches(
-        self, positions: np.ndarray, stop: StopRequest, room: float, by_energy: bool
+        self, positions: np.ndarray, stop: StopRequest, by_energy: bool
     ) -> np.ndarray:
         # Whole chains are led elsewhere early or not at all.
         evident = [each for each in self._evident if by_energy or isinstance(each, EvidenceSearch)]
-        result, changed = self._by_evidence(evident, positions, stop, room), None
+        result, changed = self._by_evidence(evident, positions, stop), None
         for _ in range(_ROUNDS if self._by_energy and by_energy else 0):
             self._progress("register")
-            correlations = self._correlation.residue_correlations(result)
-            possible = self._searches(result, correlations, changed, stop)
-            searches = self._worst(possible, correlations, room - self.work)
-            self.changes.places_left += len(possible) - len(searches)
-            trials = [StretchTrial(self._molecule, result, *search) for search in searches]
+            trials = self._stretch_trials(result, changed)
             if not self._run(result, trials, stop):
                 break
             gaining = [each for each in trials if each.gain > LEAST_GAIN]
             after, made, changed = self._with_best(result, gaining)
-            self.changes.places_tried += len(searches)
+            self.changes.places_tried += len(trials)
             if not made:
                 break
             self.changes.stretches += [
@@ -237,6 +262,17 @@ class Rebuilding:
             ]
             result = after
         return result
+
+    def _falls(self, positions: np.ndarray) -> np.ndarray:
+        """Return by how much each residue fits worse than is usual where it is."""
+        return falls(self._molecule, positions, self._correlation.residue_correlations(positions))
+
+    def _has_room(self, work: float) -> bool:
+        """Return whether there is room for some work, and take it."""
+        if self.work + work > self._room:
+            return False
+        self.work += work
+        return True
 
     def _with_best(
         self, positions: np.ndarray, trials: Sequence[_Trial]
@@ -261,14 +297,13 @@ class Rebuilding:
         searches: Sequence[ThreadSearch | EvidenceSearch],
         positions: np.ndarray,
         stop: StopRequest,
-        room: float,
     ) -> np.ndarray:
         """Return the positions with stretches moved to where the density beside the backbone speaks for them."""
         for search in searches:
             if stop.requested:
                 break
             self._progress("register")
-            positions, moved = search.improved(positions, stop, room - self.work, self._tell)
+            positions, moved = search.improved(positions, stop, self._room - self.work, self._tell)
             self.work += search.work
             self.changes.places_tried += search.tried
             self.changes.places_left += search.left
@@ -283,43 +318,25 @@ class Rebuilding:
         by, gain = moved.shift.usual, ENERGY_PER_NAT * moved.gain
         return RebuiltStretch(residues[0].chain.id, *ends, rows, by, round(gain, 1), round(moved.evidence, 2))
 
-    def _searches(
-        self,
-        positions: np.ndarray,
-        correlations: np.ndarray,
-        changed: np.ndarray | None,
-        stop: StopRequest,
-    ) -> list[tuple[list[Stretch], np.ndarray]]:
-        """Return stretches of which one may be shifted, and the residues that move then; with ``changed``, only near these."""
-        searches = []
-        candidates = self._registers.candidates(correlations)
-        with counted("matching"):
-            energies = partial(matched, self._workers, self._tools, positions, stop=stop)
-            candidates = candidates + self._tools.matches.stretches(positions, stop, changed, energies)
-        for stretches in candidates:
+    def _stretch_trials(self, positions: np.ndarray, changed: np.ndarray | None) -> list[StretchTrial]:
+        """Return the places where a stretch may be shifted, those first that fit worst; with ``changed``, only near these."""
+        badly = self._falls(positions)
+        possible = []
+        unusual = unusual_torsions(self._molecule, positions)
+        for stretches in self._registers.candidates(badly, unusual):
             region = np.unique(np.concatenate([stretch.region for stretch in stretches]))
-            if not self._tools.is_fitted(region):
-                continue
-            if changed is None or np.isin(region, changed).any():
-                searches.append((stretches, region))
-        return searches
-
-    def _worst(
-        self, searches: list[tuple[list[Stretch], np.ndarray]], correlations: np.ndarray, room: float
-    ) -> list[tuple[list[Stretch], np.ndarray]]:
-        """Choose the places of lowest correlation for which there is room, and take it."""
-        known = np.where(np.isfinite(correlations), correlations, np.inf)
-        chosen = []
-        for number in sorted(range(len(searches)), key=lambda n: float(known[searches[n][1]].mean())):
-            stretches, region = searches[number]
-            moving = self._molecule.is_heavy[self._registers.atoms_of(region)].sum()
-            shifts = sum(len(stretch.shifts) for stretch in stretches)
-            work = place_work(int(moving), len(region), shifts)
-            if work <= room:
-                room -= work
-                self.work += work
-                chosen.append(number)
-        return [searches[number] for number in sorted(chosen)]
+            if self._tools.is_fitted(region) and (changed is None or np.isin(region, changed).any()):
+                possible.append(StretchTrial(self._molecule, positions, stretches, region))
+        known = np.nan_to_num(badly)
+        possible.sort(key=lambda trial: -float(known[trial.region].mean()))
+        trials = []
+        for trial in possible:
+            moving = int(self._molecule.is_heavy[self._registers.atoms_of(trial.region)].sum())
+            shifts = sum(len(stretch.shifts) for stretch in trial.stretches)
+            if self._has_room(place_work(moving, len(trial.region), shifts)):
+                trials.append(trial)
+        self.changes.places_left += len(possible) - len(trials)
+        return trials
 
     def _run(self, positions: np.ndarray, trials: Sequence[StretchTrial], stop: StopRequest) -> bool:
         """Run trials to their ends; return whether there was time."""
@@ -351,6 +368,10 @@ class Rebuilding:
         return RebuiltStretch(residues[0].chain.id, *ends, rows, by, round(float(gain), 1))
 
 
+def _work_of_flip(trial: FlipTrial) -> float:
+    return flip_work(len(trial.moving), len(trial.region), trial.n_turns)
+
+
 def _around(stretches: Sequence[Stretch]) -> Stretch:
     """Return the stretch that holds all of some in a chain."""
     first, last = min(each.first for each in stretches), max(each.last for each in stretches)
@@ -369,37 +390,3 @@ def _as_given(prepared: Prepared) -> list[app.topology.Residue]:
 
 def _number(residue: app.topology.Residue) -> str:
     return f"{residue.id}{residue.insertionCode.strip()}"
-
-
-# So few that many processes have something to do.
-_RESIDUES_AT_ONCE = 8
-
-
-class MatchTrial:
-    """Match all residues of a chain.
-
-    `chain` int: their indices. Attributes: `region` int: the chain; `size`: residues; `energies` (n, 3) as of
-    `SequenceMatch.energies`, once the course has come to its end.
-    """
-
-    def __init__(self, chain: np.ndarray) -> None:
-        self.region, self.size = chain, len(chain)
-        self.energies: np.ndarray | None = None
-
-    def course(self) -> Generator[list[Task], list[np.ndarray], None]:
-        """Yield the tasks and take their results."""
-        places = range(self.size)
-        chunks = [places[begin : begin + _RESIDUES_AT_ONCE] for begin in places[::_RESIDUES_AT_ONCE]]
-        self.energies = np.concatenate((yield [Task("match", matched=tuple(chunk)) for chunk in chunks]))
-
-
-def matched(
-    workers: TrialWorkers, tools: TrialTools, positions: np.ndarray, chain: np.ndarray, stop: Stop
-) -> np.ndarray | None:
-    """Return what `SequenceMatch.energies` does for a chain, bit for bit; None after a request to stop.
-
-    `positions` (N, 3) in Å.
-    """
-    trial = MatchTrial(chain)
-    workers.run(tools, positions, [trial], stop, lambda _: None)
-    return trial.energies

@@ -18,10 +18,12 @@ FEWEST_SHIFTED = 3
 LONGEST = 40
 """Residues of a stretch. Longer ones are not built: what is off over more has other faults within."""
 
-# Mean correlations of so many residues are compared with the median of all, and those lower by so much are doubtful. In the
+# Where so many residues in the mean fit worse by so much than is usual there, they are doubtful. In the
 # middle of a stretch that is off by one the backbone may fit well: the place of the fault shows at its ends.
 _WINDOW = 7
 _FALL = 0.05
+# The worst of them has to be worse by so much, and torsions to be unusual within it or so many residues beside it.
+_FALL_OF_WORST, _BESIDE = 0.1, 2
 # Residues between two faults that belong together, and between the places in a fault where a stretch may end.
 _JOINED, _STEP = 14, 4
 # Of these places, for stretches within one fault and between two.
@@ -128,15 +130,25 @@ class RegisterSearch:
                 return chain[max(places[0] - 1, 0) : places[0] + 2]
         return np.array([residue])
 
-    def candidates(self, correlations: np.ndarray) -> list[list[Stretch]]:
-        """Return stretches that may be off: for each place that fits badly, and each two that are near, those between them."""
-        members = np.concatenate([np.zeros(0, dtype=np.int64), *self.chains])
-        if not np.isfinite(correlations[members]).any():
-            return []
-        median = float(np.nanmedian(correlations[members]))
+    def candidates(self, falls: np.ndarray, unusual: np.ndarray | None = None) -> list[list[Stretch]]:
+        """Return stretches that may be off: for each place that fits badly, and each two that are near, those between them.
+
+        Parameters
+        ----------
+        falls : np.ndarray, shape (number of residues,)
+            By how much each fits worse than is usual there, see `openmm_density.fitting.rebuilding.suspicions.falls`.
+        unusual : np.ndarray of bool, shape (number of residues,), optional
+            Which have unusual torsions: only about these.
+        """
         found = []
         for chain in self.chains:
-            runs = list(runs_of(window_means(correlations[chain]) < median - _FALL))
+            fits = window_means(-falls[chain])
+            runs = [
+                (first, last)
+                for first, last in runs_of(fits < -_FALL)
+                if fits[first : last + 1].min() < -_FALL_OF_WORST
+                and (unusual is None or unusual[chain[max(first - _BESIDE, 0) : last + 1 + _BESIDE]].any())
+            ]
             near = [(a, b) for a, b in pairwise(runs) if b[0] - a[1] <= _JOINED]
             for begin, end in (*((run, run) for run in runs), *near):
                 most = _MOST_ENDS if begin == end else _MOST_ENDS_OF_TWO

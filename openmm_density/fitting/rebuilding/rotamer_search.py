@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from scipy.spatial import cKDTree
 
+from ...models.chemistry.contacts import HYDROGEN_BOND_ALLOWANCE
 from ..interrupts import Stop
 from .density_model import DensityEnergySlopes, DensityModel
 from .molecule import Molecule
-from .side_chain_energy import SideChainEnergy
+from .side_chain_energy import SideChainEnergy, contact_energies
 from .side_chains import SideChain, set_torsion, turning_side_chain, whole_side_chain
 
 LEAST_GAIN = 10.0
@@ -22,6 +24,8 @@ change, whose density lies elsewhere, and of 243 put into wrong rotamers, 182 ar
 # So many conformations of the grid are refined, by steps of these sizes in degrees.
 _REFINED, _STEPS = 4, (12.0, 6.0)
 _PASSES = 3
+# Å: pairs that touch; and how far the atoms of a side chain are from Cβ: so much, and so much more for each torsion.
+_CONTACT, _FARTHEST_ATOM, _ATOM_PER_TORSION = 4.0, 4.0, 1.3
 # Å by which an atom has moved.
 _MOVED = 0.7
 # Å: what is within this distance of where the atoms of a side chain come to lie touches it or its density.
@@ -75,16 +79,30 @@ class RotamerSearch:
         passes: int = _PASSES,
         only_seen: bool = False,
         stop: Stop | None = None,
+        slopes: DensityEnergySlopes | None = None,
     ) -> tuple[np.ndarray, list[list[int]]]:
         """Return positions of several models with side chains in another rotamer, as `improved` has them in each alone.
 
-        `positions` (S, N, 3) in Å. Returns `positions` (S, N, 3); `residues`: indices of those whose side chains
-        changed, of each model.
+        Parameters
+        ----------
+        positions : np.ndarray, shape (S, N, 3)
+            Å.
+        slopes : DensityEnergySlopes, optional
+            Of the density energy about all of them; by default about the first, in each pass anew.
+
+        Returns
+        -------
+        positions : np.ndarray, shape (S, N, 3)
+        residues : list of list of int
+            Indices of those whose side chains changed, of each model.
         """
         positions = np.array(positions, dtype=np.float64)
-        integrals = np.array([self._density.integrals(each) for each in positions]).reshape(-1, 2)
         wanted = None if residues is None else set(residues.tolist())
         chosen = [chain for chain in self._turning if wanted is None or chain.residue in wanted]
+        if only_seen:
+            promising = self.promising(positions[0])
+            chosen = [chain for chain in chosen if chain.residue in promising]
+        around = dict(zip([chain.residue for chain in chosen], self.atoms_near(chosen, positions)))
         per_atom = [
             self._density.energy_of_seen_atom(self._molecule, each) if only_seen else 0.0
             for each in positions
@@ -93,26 +111,96 @@ class RotamerSearch:
         active = np.arange(len(positions))
         for _ in range(passes):
             moved = np.zeros(len(positions), dtype=bool)
+            about = self._density.slopes(positions[0]) if slopes is None else slopes
             for chain in chosen:
                 if stop is not None and stop.requested:
                     return positions, [sorted(each) for each in changed]
                 free = active[~self._binds_metal(chain, positions[active])]
                 if not len(free):
                     continue
-                gains, conformations, changes = self._best(chain, positions[free], integrals[free])
-                for model, gain, conformation, change in zip(free.tolist(), gains, conformations, changes):
+                gains, conformations = self._best(chain, positions[free], about, around[chain.residue])
+                for model, gain, conformation in zip(free.tolist(), gains, conformations):
                     required = (
                         self._required_atoms(chain, positions[model], conformation) if only_seen else 0.0
                     )
                     if gain > max(LEAST_GAIN, per_atom[model] * required):
                         positions[model, chain.atoms] = conformation
-                        integrals[model] += change
                         changed[model].add(chain.residue)
                         moved[model] = True
             active = np.flatnonzero(moved)
             if not len(active):
                 break
         return positions, [sorted(each) for each in changed]
+
+    def promising(self, positions: np.ndarray) -> dict[int, float]:
+        """Return the residues whose side chains may fit better in another rotamer, and the kJ/mol that promises.
+
+        That is what the map has at the best of all conformations more than at the one that it has, and what the latter's contacts
+        cost: of a side chain that lies in its density nothing.
+
+        Parameters
+        ----------
+        positions : np.ndarray, shape (N, 3)
+            Å.
+        """
+        per_map = self._density.slopes(positions).per_map
+        strained = self._contact_energies(positions)
+        found: dict[int, float] = {}
+        alike: dict[tuple[str, int, bytes], list[SideChain]] = {}
+        for chain in self._turning:
+            alike.setdefault((chain.name, len(chain.atoms), chain.scored.tobytes()), []).append(chain)
+        for chains in alike.values():
+            own = positions[np.array([chain.atoms for chain in chains])]
+            scored = chains[0].scored
+            weights = np.array([self._density.weights[chain.scored_atoms] for chain in chains])
+            now = (self._density.map_integral(own[:, scored]) * weights).sum(axis=-1)
+            grid = np.concatenate([each.conformations(at)[None] for each, at in zip(chains, own)])
+            best = (
+                (self._density.map_integral(grid[:, :, scored]) * weights[:, None]).sum(axis=-1).max(axis=1)
+            )
+            gains = per_map * (best - now) + strained[[chain.residue for chain in chains]]
+            # By less than it takes in the end, as conformations between those of the grid fit better.
+            found |= {chain.residue: gain for chain, gain in zip(chains, gains.tolist()) if gain > 0}
+        return found
+
+    def _contact_energies(self, positions: np.ndarray) -> np.ndarray:
+        """Return what the contacts of the side chains of each residue cost, in kJ/mol, shape (number of residues,)."""
+        molecule, heavy = self._molecule, self._heavy
+        pairs = heavy[cKDTree(positions[heavy]).query_pairs(_CONTACT, output_type="ndarray")]
+        first, second = pairs.T
+        apart = np.linalg.norm(positions[first] - positions[second], axis=1)
+        bonds = molecule.polar[first] & molecule.polar[second]
+        radii = molecule.radii[first] + molecule.radii[second] - HYDROGEN_BOND_ALLOWANCE * bonds
+        # What is bonded is of one residue or of neighbours.
+        residues = molecule.residue_of[pairs]
+        costs = np.where(np.abs(np.diff(residues, axis=1)[:, 0]) > 1, contact_energies(apart, radii), 0.0)
+        costs = np.maximum(costs, 0.0)
+        total = np.zeros(int(molecule.residue_of.max(initial=-1)) + 1)
+        for column in range(2):
+            np.add.at(total, residues[:, column], costs)
+        return total
+
+    def atoms_near(
+        self, chains: list[SideChain], positions: np.ndarray, among: np.ndarray | None = None
+    ) -> list[np.ndarray]:
+        """Return the heavy atoms that some side chains may come to touch in one of several models (S, N, 3).
+
+        Others around them may take other rotamers meanwhile.
+        """
+        there = self._heavy if among is None else among
+        found: list[set[int]] = [set() for _ in chains]
+        if not chains or not len(there):
+            return [np.zeros(0, dtype=np.int64) for _ in chains]
+        reaches = [
+            _TOUCHED + 2 * (_FARTHEST_ATOM + _ATOM_PER_TORSION * len(chain.torsions)) for chain in chains
+        ]
+        for model in positions:
+            near = cKDTree(model[there]).query_ball_point(
+                model[[chain.atoms[2] for chain in chains]], reaches
+            )
+            for known, more in zip(found, near):
+                known.update(more)
+        return [there[np.array(sorted(each), dtype=np.int64)] for each in found]
 
     def free_side_chains(self, positions: np.ndarray) -> list[SideChain]:
         """Return the side chains of a model (N, 3) that may change."""
@@ -145,33 +233,31 @@ class RotamerSearch:
         return float((contacts + self._density.linear_energy(slopes, integrals)).min())
 
     def _best(
-        self, chain: SideChain, positions: np.ndarray, integrals: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return, for each of S models, what the best rotamer gains in kJ/mol, its atoms, and how it changes the integrals."""
-        current, density = positions[:, chain.atoms], self._density
+        self, chain: SideChain, positions: np.ndarray, slopes: DensityEnergySlopes, near: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return, for each of S models, what the best rotamer gains in kJ/mol, and its atoms."""
+        current = positions[:, chain.atoms]
         trials = chain.conformations(current)
-        surroundings = self.surroundings(chain, positions, trials)
-        own, contacts = surroundings.evaluate(current[:, None])
-        rest = (integrals - own[:, 0])[:, None]
-        before = contacts[:, 0] - density.strength * density.similarity_of(integrals)
+        surroundings = self.surroundings(chain, positions, trials, near)
 
         def energies(conformations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            own, contacts = surroundings.evaluate(conformations)
-            return contacts - density.strength * density.similarity_of(rest + own), own
+            integrals, contacts = surroundings.evaluate(conformations)
+            return contacts + self._density.linear_energy(slopes, integrals), contacts
 
-        energy, own_of = energies(trials)
+        before = energies(current[:, None])[0][:, 0]
+        energy, contacts = energies(trials)
         kept = np.argsort(energy, axis=1, kind="stable")[:, :_REFINED]
         models = np.arange(len(positions))[:, None]
-        refined, energy, own_of = refine(
+        refined, energy, _ = refine(
             chain,
             trials[models, kept],
             chain.grid[kept],
-            (energy[models, kept], own_of[models, kept]),
+            (energy[models, kept], contacts[models, kept]),
             energies,
         )
         best = np.argmin(energy, axis=1)
         models = models[:, 0]
-        return before - energy[models, best], refined[models, best], own_of[models, best] - own[:, 0]
+        return before - energy[models, best], refined[models, best]
 
     def _binds_metal(self, chain: SideChain, positions: np.ndarray) -> np.ndarray:
         """Return in which of the models a side chain is bonded to a metal."""
@@ -185,17 +271,16 @@ class RotamerSearch:
         chain: SideChain,
         positions: np.ndarray,
         trials: np.ndarray,
-        among: np.ndarray | None = None,
+        near: np.ndarray,
     ) -> SideChainEnergy:
-        """Return the energy of a side chain among the heavy atoms that its conformations touch.
+        """Return the energy of a side chain among those of some atoms, as of `atoms_near`, that its conformations touch.
 
         `positions` (S, N, 3) in Å, of S models; `trials` (S, K, n, 3): the conformations.
         """
         molecule, centre = self._molecule, chain.atoms[2]
         beta = positions[:, centre, None]
         reach = np.sqrt(((trials[:, :, chain.scored] - beta[:, :, None]) ** 2).sum(axis=-1).max(axis=(1, 2)))
-        there = self._heavy if among is None else among
-        others = there[~np.isin(there, chain.scored_atoms)]
+        others = near[~np.isin(near, chain.scored_atoms)]
         present = ((positions[:, others] - beta) ** 2).sum(axis=-1) < ((reach + _TOUCHED) ** 2)[:, None]
         touched = present.any(axis=0)
         near = others[touched]

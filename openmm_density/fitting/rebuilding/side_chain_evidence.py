@@ -96,16 +96,36 @@ class SideChainEvidence:
 
         `places` (m, 4, 3) in Å: N, Cα, C and O, one place after the other; `chain` int (n,): indices of the residues.
         """
-        densities = density_around(self.density_map, places)
-        fit = densities @ self._weights.T + self._constants
-        fit -= fit.max(axis=1, keepdims=True)
-        fit -= np.log(np.exp(fit) @ (FREQUENCIES / FREQUENCIES.sum()))[:, None]
         types = self._types[chain]
-        return np.where(types[:, None] >= 0, fit.T[types], 0.0)
+        return np.where(types[:, None] >= 0, self._of_types(places).T[types], 0.0)
+
+    def _of_types(self, places: np.ndarray) -> np.ndarray:
+        """Return the evidence (m, 20) for each type in places of a backbone."""
+        fit = density_around(self.density_map, places) @ self._weights.T + self._constants
+        fit -= fit.max(axis=1, keepdims=True)
+        return fit - np.log(np.exp(fit) @ (FREQUENCIES / FREQUENCIES.sum()))[:, None]
+
+    def _at_home(self, positions: np.ndarray, chain: np.ndarray) -> np.ndarray:
+        """Return the evidence (n,) for each residue of a chain in its own place."""
+        types = self._types[chain]
+        fit = self._of_types(self.backbone(positions, chain))
+        return np.where(types >= 0, fit[np.arange(len(chain)), types], 0.0)
+
+    def nearby(self, positions: np.ndarray, chain: np.ndarray, region: np.ndarray) -> float:
+        """Return the sum of the `log_odds`, where they are, of those residues of a chain that see whether some of it move.
+
+        Parameters
+        ----------
+        positions : np.ndarray, shape (N, 3)
+            Å.
+        """
+        places = np.flatnonzero(np.isin(chain, region))
+        part = chain[max(places[0] - 2 * _WINDOW, 0) : places[-1] + 2 * _WINDOW + 1]
+        return self.total(positions, [part])
 
     def total(self, positions: np.ndarray, chains: list[np.ndarray]) -> float:
         """Return the sum of the `log_odds` of all residues of some chains where they are."""
-        return float(sum(np.trace(self.log_odds(positions, chain)) for chain in chains))
+        return float(sum(self._at_home(positions, chain).sum() for chain in chains))
 
 
 def backbone_atoms(residues: list[NamedAtoms]) -> np.ndarray:

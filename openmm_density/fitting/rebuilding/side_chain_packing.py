@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from itertools import islice
 from typing import NamedTuple
 
@@ -13,11 +12,11 @@ from scipy.spatial.distance import cdist
 from ...models.chemistry.contacts import HYDROGEN_BOND_ALLOWANCE
 from .density_model import DensityModel
 from .molecule import Molecule
-from .register_search import RegisterSearch, Stretch
-from .rotamer_search import RotamerSearch, refine
+from .register_search import RegisterSearch
+from .rotamer_search import SEEN_ATOMS, RotamerSearch, refine
 from .side_chain_energy import contact_energies
 from .side_chains import SideChain
-from .stretch_trial import Built, StretchTrial, Task
+from .stretch_trial import Found, Trial, TrialPlace
 
 LEAST_GAIN = 25.0
 """kJ/mol by which side chains that change together have to be better, for each: ten times the thermal energy."""
@@ -74,19 +73,22 @@ class SideChainPacking:
     def __init__(self, molecule: Molecule, density: DensityModel, rotamers: RotamerSearch) -> None:
         self._molecule, self._density, self._search = molecule, density, rotamers
 
-    def candidates(
-        self, positions: np.ndarray, correlations: np.ndarray | None = None
-    ) -> list[PackingChange]:
+    def candidates(self, positions: np.ndarray, falls: np.ndarray | None = None) -> list[PackingChange]:
         """Return changes that do not overlap, those first that promise most, and then the ways of each group.
 
-        `positions` (N, 3) in Å.
+        Parameters
+        ----------
+        positions : np.ndarray, shape (N, 3)
+            Å.
+        falls : np.ndarray, shape (number of residues,), optional
+            See `openmm_density.fitting.rebuilding.suspicions.falls`.
         """
         chains = self._search.free_side_chains(positions)
         if len(chains) < 2:
             return []
         table = _EnergyTable(self._molecule, self._density, self._search, chains, positions)
         changes = self._followed(table, self._fitting_badly(chains, positions))
-        groups = [] if correlations is None else _groups(chains, correlations, positions)
+        groups = [] if falls is None else _groups(chains, falls, positions)
         return changes + [change for group in groups for change in _ways(table, group)]
 
     def _followed(self, table: _EnergyTable, badly: list[int]) -> list[PackingChange]:
@@ -104,9 +106,16 @@ class SideChainPacking:
         return chosen
 
     def _fitting_badly(self, chains: list[SideChain], positions: np.ndarray) -> list[int]:
+        """Return the numbers of side chains with little density where they are, and more elsewhere."""
         seen = self._density.density_of_backbone(self._molecule, positions)
-        fits = [self._density.map_integral(positions[each.scored_atoms]).mean() for each in chains]
-        return [number for number, fit in enumerate(fits) if fit < _BADLY * seen]
+        least = SEEN_ATOMS * self._density.energy_of_seen_atom(self._molecule, positions)
+        promised = self._search.promising(positions)
+        return [
+            number
+            for number, each in enumerate(chains)
+            if promised.get(each.residue, 0.0) > least
+            and self._density.map_integral(positions[each.scored_atoms]).mean() < _BADLY * seen
+        ]
 
 
 class _EnergyTable:
@@ -162,7 +171,8 @@ class _EnergyTable:
         """Return the rotamers (K, n, 3) of a side chain, its own first, and their energies (K,)."""
         own = self._positions[chain.atoms]
         grid = chain.conformations(own)
-        around = self._search.surroundings(chain, self._positions[None], grid[None], self._rest)
+        near = self._search.atoms_near([chain], self._positions[None], self._rest)[0]
+        around = self._search.surroundings(chain, self._positions[None], grid[None], near)
 
         def energies(conformations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             integrals, contacts = around.evaluate(conformations)
@@ -255,16 +265,13 @@ class _ChangesFrom:
         return worst if worst is not None and costs[worst] > _DISTURBED else None
 
 
-def _groups(chains: list[SideChain], correlations: np.ndarray, positions: np.ndarray) -> list[list[int]]:
+def _groups(chains: list[SideChain], falls: np.ndarray, positions: np.ndarray) -> list[list[int]]:
     """Return the numbers of neighbouring side chains, two or three, whose residues fit far worse than most, the worst first."""
-    fits = correlations[[chain.residue for chain in chains]]
-    if not np.isfinite(fits).any():
-        return []
-    low = float(np.nanmedian(fits)) - _FALL
+    fits = -falls[[chain.residue for chain in chains]]
     badly = {
         number
         for number, (chain, fit) in enumerate(zip(chains, fits.tolist()))
-        if fit < low and len(chain.scored) >= _FEWEST_ATOMS
+        if fit < -_FALL and len(chain.scored) >= _FEWEST_ATOMS
     }
     betas = positions[[chain.atoms[2] for chain in chains]]
     found = set()
@@ -312,11 +319,8 @@ def _ways(table: _EnergyTable, group: list[int]) -> list[PackingChange]:
     ]
 
 
-class PackingTrial(StretchTrial):
-    """Build side chains in other rotamers, and tell what they gain: minimised, as they are too.
-
-    `registers` of the same topology; `positions` (N, 3) in Å. Attributes: `change` as given.
-    """
+class PackingTrial(Trial):
+    """Build side chains in other rotamers, and tell what they gain, in kJ/mol: minimised, as they are too."""
 
     def __init__(
         self,
@@ -325,25 +329,19 @@ class PackingTrial(StretchTrial):
         positions: np.ndarray,
         change: PackingChange,
     ) -> None:
-        residues = np.array(change.residues)
         region = np.unique(
             np.concatenate([registers.with_neighbours(residue) for residue in change.residues])
         )
-        super().__init__(molecule, positions, [Stretch(residues, 0, len(residues) - 1, ())], region)
+        super().__init__(molecule, positions, region)
         self.change = change
 
-    @property
-    def size(self) -> int:
-        """Atoms."""
-        return len(self.moving)
-
-    def course(self) -> Generator[list[Task], list[list[Built]], None]:
-        """Yield tasks, see `StretchTrial.course`, until `gain` is known."""
-        changed = self._positions.copy()
+    def run(self, place: TrialPlace) -> Found | None:
+        """Minimise both, softly and then in full."""
+        changed = place.positions.copy()
         for chain, places in zip(self.change.chains, self.change.places):
             changed[chain.atoms] = places
-        starts = tuple(each[self.moving] for each in (self._positions, changed))
-        (built,) = yield [Task("soft", _SCREEN, places=starts)]
-        ((own, other),) = yield [Task("hard", places=tuple(each.places for each in built))]
-        if np.isfinite([own.energy, other.energy]).all():
-            self.gain, self._best = own.energy - other.energy, other.places
+        soft = [place.minimized(each, _SCREEN, soft=True) for each in (place.own, changed[self.moving])]
+        own, other = (place.minimized(each.places) for each in soft)
+        if not np.isfinite([own.energy, other.energy]).all():
+            return None
+        return Found(own.energy - other.energy, other.places)

@@ -1,19 +1,19 @@
 """One place of a model where stretches may be off by a residue: each shift is built, and the best are annealed.
 
-What is done to some conformations is a `Task`, which any process with the same `TrialTools` can do: what comes out depends on the
-task alone. A `StretchTrial` says which tasks follow from the results of others.
+A trial is a plain object, and `run` does all of it in a `TrialPlace`, in whatever process: what comes out depends on these alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...models.chemistry.elements import is_hydrogen
+from ...models.chemistry.secondary_structure import HydrogenBonds
 from ..stability import Unstable
 from .bonded_terms import BondedTerms
 from .density_model import DensityModel
@@ -21,7 +21,7 @@ from .local_system import MINIMIZATION, LocalSystem
 from .molecule import Molecule
 from .register_search import ChainShift, RegisterSearch, Stretch, axes_of_planes
 from .rotamer_search import RotamerSearch
-from .sequence_match import SequenceMatch
+from .side_chain_evidence import SideChainEvidence
 
 LEAST_GAIN = 50.0
 """kJ/mol by which a stretch has to be better where it was shifted to: twenty times the thermal energy."""
@@ -35,9 +35,6 @@ ANNEALING, ANNEALING_STEPS = (600.0, 450.0, 300.0, 150.0), 134
 MOST_ANNEALED = 4
 """Of the shifts tried in one place, those of lowest energy after a minimisation are annealed."""
 
-PLACES_KEPT = 2
-"""Places whose Systems a process keeps: making one takes as long as minimising ten shifts."""
-
 # How often shifted and original stretch are annealed again where neither is clearly better.
 _RETRIES = 3
 # Iterations of a soft minimisation, and the part of the shifts that the next ones are for; in the end all have `MINIMIZATION`.
@@ -45,9 +42,8 @@ _RETRIES = 3
 _SOFT_SCREENS = ((80, 0.65), (MINIMIZATION - 80, 0.4))
 # The same with full contacts.
 _HARD_SCREENS = ((60, 0.6), (MINIMIZATION - 60, 1.0))
-# Conformations of one task: so few that many processes have something to do, and always as many, so that sums are the same.
-# Turning the side chains of six at once takes two thirds of the time per conformation, which is a tenth of what a task does.
-_AT_ONCE = 3
+# Conformations whose side chains are turned at once: of six each takes two thirds of the time.
+_AT_ONCE = 6
 
 
 class Built(NamedTuple):
@@ -57,37 +53,42 @@ class Built(NamedTuple):
     places: np.ndarray  # (n, 3), Å, of the heavy atoms that move
 
 
-@dataclass(frozen=True)
-class Task:
-    """What is done to some conformations of one place."""
+class Found(NamedTuple):
+    """What a trial found."""
 
-    # {"shift", "soft", "turn", "hard", "anneal", "match"}, minimise shifted stretches with soft contacts; go on with
-    # that; turn side chains and minimise; go on with that; anneal. Or match residues with places along their chain,
-    # which the region then is.
-    what: str
-    iterations: int = MINIMIZATION  # Of the minimisation
-    shifts: tuple[ChainShift, ...] = ()  # To be built, for "shift"
-    places: tuple[np.ndarray, ...] = ()  # (n, 3), Å; the conformations, for the others
-    steps: int = ANNEALING_STEPS  # At each temperature, for "anneal"
-    seed: int = 1  # Of velocities
-    matched: tuple[int, ...] = ()  # Places in the chain, of the residues to "match"
+    gain: float  # kJ/mol that it is better by
+    places: np.ndarray  # (n, 3), Å, of the heavy atoms that move
 
 
 @dataclass(frozen=True)
 class TrialTools:
-    """What trials need of a model and its map; it can be pickled."""
+    """What trials need of a model and its map; it can be pickled.
+
+    Attributes
+    ----------
+    force_field : BondedTerms
+    molecule : Molecule
+    density : DensityModel
+    rotamers : RotamerSearch
+    registers : RegisterSearch
+    compiled : bool
+        Whether there is the kernel of local dynamics.
+    evidence : SideChainEvidence, optional
+        For the register.
+    """
 
     force_field: BondedTerms
     molecule: Molecule
     density: DensityModel
     rotamers: RotamerSearch
     registers: RegisterSearch
-    compiled: bool = True  # Whether there is the kernel of local dynamics
+    compiled: bool = True
+    evidence: SideChainEvidence | None = None
 
     @cached_property
-    def matches(self) -> SequenceMatch:
-        """What matches side chains with places."""
-        return SequenceMatch(self.molecule.topology, self.density, self.rotamers, self.registers)
+    def hydrogen_bonds(self) -> HydrogenBonds:
+        """Those of the backbone: a `LocalSystem` has no charges."""
+        return HydrogenBonds(self.molecule.topology)
 
     def is_fitted(self, residues: np.ndarray) -> bool:
         """Return whether any atom of some residues is fitted: what is not is shown by no density."""
@@ -95,160 +96,171 @@ class TrialTools:
 
 
 class TrialPlace:
-    """One place in which tasks are done.
+    """One place of a model, in which trials try other conformations.
 
     `positions` (N, 3) in Å, of the whole model; `region` int: the residues that move.
     """
 
     def __init__(self, tools: TrialTools, positions: np.ndarray, region: np.ndarray) -> None:
-        self._tools, self._positions, self._region = tools, positions, region
+        self.tools, self.positions, self._region = tools, positions, region
 
     @cached_property
     def _local(self) -> LocalSystem:
-        tools = self._tools
+        tools = self.tools
         return LocalSystem(
             tools.force_field,
             tools.molecule,
             tools.density,
-            self._positions,
+            self.positions,
             self._region,
             compiled=tools.compiled,
         )
 
-    def do(self, task: Task) -> list[Built] | np.ndarray:
-        """Return what became of each conformation of a task; of a match the energies, see `SequenceMatch.energies`."""
-        if task.what == "match":
-            return self._tools.matches.energies(self._positions, self._region, task.matched)
-        if task.what == "anneal":
-            return [self._annealed(self._whole(places), task) for places in task.places]
-        if task.what == "shift":
-            displaced = self._tools.registers.displaced
-            starts = [displaced(self._positions, shift) for shift in task.shifts]
-        else:
-            starts = [self._whole(places) for places in task.places]
-        if task.what == "turn":
-            starts = list(self._turned(np.array(starts), passes=1))
-        soft = task.what in ("shift", "soft")
-        return [self._lowered(start, soft, task.iterations) for start in starts]
+    @property
+    def own(self) -> np.ndarray:
+        """Where the heavy atoms that move are, shape (n, 3), in Å."""
+        return self.positions[self._local.moving]
 
-    def _whole(self, places: np.ndarray) -> np.ndarray:
-        result = self._positions.copy()
+    def whole(self, places: np.ndarray) -> np.ndarray:
+        """Return the positions (N, 3) of the model with the heavy atoms that move elsewhere."""
+        result = self.positions.copy()
         result[self._local.moving] = places
         return result
 
-    def _turned(self, positions: np.ndarray, **how: int) -> np.ndarray:
-        return self._tools.rotamers.improved_each(positions, self._region, **how)[0]
+    def shifted(self, shift: ChainShift) -> np.ndarray:
+        """Return where the heavy atoms come to lie as a shift is built."""
+        return self.tools.registers.displaced(self.positions, shift)[self._local.moving]
 
-    def _lowered(self, start: np.ndarray, soft: bool = False, iterations: int = MINIMIZATION) -> Built:
+    def minimized(self, places: np.ndarray, iterations: int = MINIMIZATION, soft: bool = False) -> Built:
+        """Minimise a conformation; soft, atoms may pass through each other."""
         try:
-            energy, placed = self._local.lowered(start, soft, iterations)
+            energy, placed = self._local.lowered(self.whole(places), soft, iterations)
         except Unstable:  # what cannot be minimised cannot be right
-            energy, placed = np.inf, start
+            return Built(np.inf, places)
         return Built(energy, placed[self._local.moving])
 
-    def _annealed(self, start: np.ndarray, task: Task) -> Built:
+    def turned(self, conformations: Sequence[np.ndarray], iterations: int = MINIMIZATION) -> list[Built]:
+        """Put the side chains of some conformations into their best rotamers, once, and minimise each."""
+        found: list[Built] = []
+        for begin in range(0, len(conformations), _AT_ONCE):
+            some = np.array([self.whole(each) for each in conformations[begin : begin + _AT_ONCE]])
+            for each in self._with_best_rotamers(some, passes=1):
+                found.append(self.minimized(each[self._local.moving], iterations))
+        return found
+
+    def annealed(self, places: np.ndarray, steps: int, seed: int = 1) -> Built:
+        """Anneal a conformation, with so many steps at each temperature and a seed of velocities; turn side chains, minimise."""
         try:
-            placed = self._local.annealed(start, ANNEALING, task.steps, task.seed)
+            placed = self._local.annealed(self.whole(places), ANNEALING, steps, seed)
         except Unstable:
-            return Built(np.inf, start[self._local.moving])
-        return self._lowered(self._turned(placed[None])[0])
+            return Built(np.inf, places)
+        (best,) = self._with_best_rotamers(placed[None])
+        return self.minimized(best[self._local.moving])
+
+    def _with_best_rotamers(self, positions: np.ndarray, **how: int) -> np.ndarray:
+        slopes = self.tools.density.slopes(self.positions)
+        return self.tools.rotamers.improved_each(positions, self._region, slopes=slopes, **how)[0]
 
 
-class StretchTrial:
-    """Shift the stretches of one place, and tell what the best of them gains.
-
-    `positions` (N, 3) in Å; `stretches` of which one may be shifted; `region` int: the residues that move. Attributes:
-    `stretches`, `region` as given. `moving` int: the heavy atoms that move. `gain` in kJ/mol that the best shift gains;
-    0 until the course has come to its end, or where there is nothing to compare.
+class Trial:
+    """Something else that is tried in one place of a model, of which the residues of a ``region`` move: of these the heavy atoms
+    ``moving``, from `positions` (N, 3) in Å.
     """
 
-    def __init__(
-        self, molecule: Molecule, positions: np.ndarray, stretches: Sequence[Stretch], region: np.ndarray
-    ) -> None:
-        self.stretches, self.region = stretches, region
+    gain = 0.0  # By how much what was found is better; so before, and where there is nothing to compare
+
+    def __init__(self, molecule: Molecule, positions: np.ndarray, region: np.ndarray) -> None:
+        self.region, self.annealing_steps = region, ANNEALING_STEPS
         self._molecule, self._positions = molecule, positions
         self.moving = np.flatnonzero(molecule.is_heavy & np.isin(molecule.residue_of, region))
         self._best = positions[self.moving]
-        self.gain = 0.0
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Every process has the model.
+        return {name: value for name, value in vars(self).items() if name not in ("_molecule", "_positions")}
 
     @property
     def size(self) -> int:
-        """Shifts times atoms: what takes longest is begun first."""
-        return sum(len(stretch.shifts) for stretch in self.stretches) * len(self.moving)
+        """About how long it takes: what takes longest is begun first."""
+        return len(self.moving)
+
+    def run(self, place: TrialPlace) -> Any:
+        """Do it, and return what `take` takes; None where there is nothing to compare."""
+        raise NotImplementedError
+
+    def take(self, found: Any) -> None:
+        """Note what `run` returned."""
+        if found is not None:
+            self.gain, self._best = found
 
     def shifted(self) -> np.ndarray:
-        """Return the positions (N, 3) in Å with the best shift, hydrogens as well."""
+        """Return the positions (N, 3) in Å with what was found, hydrogens as well."""
         result = self._positions.copy()
         result[self.moving] = self._best
         return BoundHydrogens(self._molecule, self.moving).carried(self._positions, result)
 
-    def course(self) -> Generator[list[Task], list[list[Built]], None]:
-        """Yield tasks that do not depend on each other, take their results, and so on until `gain` is known."""
-        shifts = tuple(
-            ChainShift.of_stretch(stretch, by) for stretch in self.stretches for by in stretch.shifts
-        )
-        own, tries = yield from self._built(shifts)
+
+class StretchTrial(Trial):
+    """Shift the stretches of one place, of which one may be off, and tell what the best of them gains, in kJ/mol."""
+
+    def __init__(
+        self, molecule: Molecule, positions: np.ndarray, stretches: Sequence[Stretch], region: np.ndarray
+    ) -> None:
+        super().__init__(molecule, positions, region)
+        self.stretches = stretches
+
+    @property
+    def size(self) -> int:
+        """Shifts times atoms."""
+        return sum(len(stretch.shifts) for stretch in self.stretches) * len(self.moving)
+
+    def run(self, place: TrialPlace) -> Found | None:
+        """Build all shifts, anneal the best and the stretch as it was, and return what the best gains."""
+        own, tries = self._built(place)
         # Without the first there is nothing to compare with.
         if not np.isfinite(own.energy):
-            return
+            return None
         tries = [each for each in tries if each.energy < own.energy + HOPELESS]
         if not tries:
-            return
-        annealings = [own, *tries]
-        before, *tried = yield from _annealed(annealings, 1)
+            return None
+        before, *tried = _annealed(place, [own, *tries], 1, self.annealing_steps)
         best = _lowest(tried)
         # Of several annealings one is better by luck.
         if LEAST_GAIN < before.energy - best.energy < RETRY_WINDOW and len(tries) > 1:
-            before = _lowest([before, *(yield from _annealed([own] * (len(tries) - 1), 2))])
+            before = _lowest([before, *_annealed(place, [own] * (len(tries) - 1), 2, self.annealing_steps)])
         for retry in range(_RETRIES):
             if not -RETRY_WINDOW < before.energy - best.energy <= LEAST_GAIN:
                 break
-            again = yield from _annealed([before, best], 3 + retry)
+            again = _annealed(place, [before, best], 3 + retry, self.annealing_steps)
             before, best = (_lowest(pair) for pair in zip((before, best), again))
-        if np.isfinite([before.energy, best.energy]).all():
-            self.gain, self._best = float(before.energy - best.energy), best.places
+        if not np.isfinite([before.energy, best.energy]).all():
+            return None
+        return Found(float(before.energy - best.energy), best.places)
 
-    def _built(
-        self, shifts: tuple[ChainShift, ...]
-    ) -> Generator[list[Task], list[list[Built]], tuple[Built, list[Built]]]:
-        """Build the shifts with ever more iterations, ever fewer of them; return the stretch as it was, and those to be annealed.
-
-        The stretch as it was is minimised beside them.
-        """
-        (first, part), *more = _SOFT_SCREENS
-        chunks = [shifts[begin : begin + _AT_ONCE] for begin in range(0, len(shifts), _AT_ONCE)]
-        (own,), *results = yield [
-            Task("soft", places=(self._positions[self.moving],)),
-            *(Task("shift", first, shifts=chunk) for chunk in chunks),
+    def _built(self, place: TrialPlace) -> tuple[Built, list[Built]]:
+        """Build the shifts with ever more iterations, ever fewer; return the stretch as it was, and those to be annealed."""
+        own = place.minimized(place.own, soft=True)
+        (own,) = place.turned([own.places])
+        found = [
+            Built(0.0, place.shifted(ChainShift.of_stretch(stretch, by)))
+            for stretch in self.stretches
+            for by in stretch.shifts
         ]
-        found = _fraction([each for result in results for each in result], part)
-        own_turned = [Task("turn", places=(own.places,))]
-        for what, screens in (("soft", more), ("turn", _HARD_SCREENS[:1]), ("hard", _HARD_SCREENS[1:])):
-            for iterations, part in screens:
-                results = yield [*own_turned, *_tasks(what, found, iterations)]
-                if own_turned:
-                    (own,), *results = results
-                    own_turned = []
-                found = _fraction([each for result in results for each in result], part)
+        for iterations, part in _SOFT_SCREENS:
+            found = _fraction([place.minimized(each.places, iterations, soft=True) for each in found], part)
+        (first, part), *more = _HARD_SCREENS
+        found = _fraction(place.turned([each.places for each in found], first), part)
+        for iterations, part in more:
+            found = _fraction([place.minimized(each.places, iterations) for each in found], part)
         return own, _fraction(found, 0.0)
 
 
-def _tasks(what: str, conformations: Sequence[Built], iterations: int) -> list[Task]:
-    """Return what does the same to each of some conformations."""
-    places = [each.places for each in conformations]
-    chunks = [tuple(places[begin : begin + _AT_ONCE]) for begin in range(0, len(places), _AT_ONCE)]
-    return [Task(what, iterations, places=chunk) for chunk in chunks]
-
-
-def _annealed(
-    conformations: Sequence[Built], series: int
-) -> Generator[list[Task], list[list[Built]], list[Built]]:
+def _annealed(place: TrialPlace, conformations: Sequence[Built], series: int, steps: int) -> list[Built]:
     """Anneal each of some conformations, with velocities of its own."""
-    tasks = [
-        Task("anneal", places=(each.places,), steps=ANNEALING_STEPS, seed=1000 * series + number)
+    return [
+        place.annealed(each.places, steps, 1000 * series + number)
         for number, each in enumerate(conformations)
     ]
-    return [result[0] for result in (yield tasks)]
 
 
 def _fraction(found: list[Built], part: float) -> list[Built]:

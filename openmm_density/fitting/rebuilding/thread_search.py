@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from ...base.stopwatch import counted
 from ..interrupts import StopRequest
-from . import stretch_trial
-from .evidence_search import ENERGY_PER_NAT, LEAST_GAIN, Moved, Progress
+from .evidence_search import ENERGY_PER_NAT, LEAST_GAIN, Moved, Progress, proposed_shifts
 from .helix_threading import Thread, proposed_threads
 from .map_helices import helices_along
+from .molecule import Molecule
 from .register_search import FLANK, ChainShift, RegisterSearch, Stretch, runs_of
 from .search_plan import place_work
-from .side_chain_evidence import SideChainEvidence
-from .stretch_trial import Built, StretchTrial, Task, TrialTools
+from .stretch_trial import Built, Trial, TrialPlace, TrialTools
 from .threaded_model import Lead, ThreadBuilder
 from .trial_workers import TrialWorkers
 
@@ -35,77 +34,93 @@ _JOINED = 2 * FLANK
 _MOST_AT_ONCE, _WHOLE = 200, 0.5
 # Residues of a stretch for which `LEAST_GAIN` was set: for more, what annealing leaves to chance grows with the square root.
 _USUAL = 20
+# The evidence that a stretch of so many residues has to promise elsewhere, as a natural logarithm, for a chain to be looked at.
+_SUSPICIOUS, _AS_HELIX = 4.0, 9
 # Once a chain was led elsewhere other threads may be better.
 _ROUNDS = 2
 
 
-class ThreadTrial(StretchTrial):
-    """Minimise and anneal some models of the same residues, and these where they are, and tell which is best.
+class ThreadTrial(Trial):
+    """Minimise one model of some residues, whose heavy atoms that move ``start`` elsewhere (n, 3), in Å; or anneal it."""
 
-    `positions` (N, 3) in Å; `chain` int: indices of the residues of the chain; `region` int: those that move; `models`
-    (N, 3) in Å, where these residues are instead. Attributes: `evidence_gain`, `energy`: what the evidence rises by
-    with the best model, and the energy in kJ/mol. `gain`: both together, as a natural logarithm; minus infinity where
-    there is nothing to compare.
-    """
+    def __init__(
+        self,
+        molecule: Molecule,
+        positions: np.ndarray,
+        region: np.ndarray,
+        start: np.ndarray,
+        annealed: bool = False,
+    ) -> None:
+        super().__init__(molecule, positions, region)
+        self._start, self._annealed = start, annealed
+        self.built = Built(math.inf, start)
+
+    def run(self, place: TrialPlace) -> Built:
+        """Return it annealed, or minimised until loops that were drawn out are closed, with its side chains turned."""
+        if self._annealed:
+            return place.annealed(self._start, _ANNEALED_LONGER * self.annealing_steps)
+        soft = place.minimized(self._start, _CLOSING, soft=True)
+        return place.turned([soft.places])[0]
+
+    def take(self, found: Built) -> None:
+        """Note what `run` returned."""
+        self.built, self._best = found, found.places
+
+
+class ThreadPlace:
+    """Some models (N, 3), in Å, of the same residues of a chain, and these where they are: the best is to be found."""
 
     def __init__(
         self,
         tools: TrialTools,
-        evidence: SideChainEvidence,
         positions: np.ndarray,
         chain: np.ndarray,
         region: np.ndarray,
         models: Sequence[np.ndarray],
     ) -> None:
+        self.region, self._tools, self._positions, self._chain = region, tools, positions, chain
         places = np.flatnonzero(np.isin(chain, region))
-        stretch = Stretch(chain, int(places[0]), int(places[-1]), ())
-        super().__init__(tools.molecule, positions, [stretch], region)
-        self._evidence, self._chain = evidence, chain
-        self._starts = [model[self.moving] for model in models]
+        self.stretch = Stretch(chain, int(places[0]), int(places[-1]), ())
+        self.moving = np.flatnonzero(tools.molecule.is_heavy & np.isin(tools.molecule.residue_of, region))
+        # To be run: of the residues where they are, and of each model; later those of them that are annealed.
+        self.trials = [self._trial(model[self.moving]) for model in (positions, *models)]
+        self._best = self.trials[0]
         self.evidence_gain, self.energy, self.gain = 0.0, 0.0, -math.inf
 
-    @property
-    def size(self) -> int:
-        """Models times atoms."""
-        return len(self._starts) * len(self.moving)
+    def anneal(self) -> None:
+        """Keep what promises most as it was built, to be annealed."""
+        own, *built = self.trials
+        ranked = sorted(built, key=lambda trial: -self._gain(trial, own)[0])
+        promising = [trial for trial in ranked if self._gain(trial, own)[0] > _HOPELESS]
+        chosen = [own, *promising[:_ANNEALED]] if promising and np.isfinite(own.built.energy) else []
+        self.trials = [self._trial(trial.built.places, annealed=True) for trial in chosen]
 
-    def course(self) -> Generator[list[Task], list[list[Built]], None]:
-        """Yield tasks, see `StretchTrial.course`, until `gain` is known."""
-        start = self._positions[self.moving]
-        first = [Task("soft", _CLOSING, places=(each,)) for each in (start, *self._starts)]
-        own, *built = _only((yield first))
-        own, *built = _only((yield [Task("turn", places=(each.places,)) for each in (own, *built)]))
-        if not np.isfinite(own.energy):
-            return
-        promising = [each for each in built if self._gain(each, own)[0] > _HOPELESS]
-        promising.sort(key=lambda each: -self._gain(each, own)[0])
-        if not promising:
-            return
-        steps = _ANNEALED_LONGER * stretch_trial.ANNEALING_STEPS
-        ends = (own, *promising[:_ANNEALED])
-        own, *annealed = _only((yield [Task("anneal", places=(each.places,), steps=steps) for each in ends]))
-        if not np.isfinite(own.energy):
-            return
-        best = max(annealed, key=lambda each: self._gain(each, own)[0])
-        self.gain, self.evidence_gain, self.energy = self._gain(best, own)
-        self._best = best.places
+    def compare(self) -> None:
+        """Find what gains most of what was annealed."""
+        if self.trials and np.isfinite(self.trials[0].built.energy):
+            own, *annealed = self.trials
+            self._best = max(annealed, key=lambda trial: self._gain(trial, own)[0])
+            self.gain, self.evidence_gain, self.energy = self._gain(self._best, own)
 
-    def _gain(self, built: Built, own: Built) -> tuple[float, float, float]:
+    def shifted(self) -> np.ndarray:
+        """Return the positions (N, 3) in Å with the best model."""
+        return self._best.shifted()
+
+    def _trial(self, start: np.ndarray, annealed: bool = False) -> ThreadTrial:
+        return ThreadTrial(self._tools.molecule, self._positions, self.region, start, annealed)
+
+    def _gain(self, trial: ThreadTrial, own: ThreadTrial) -> tuple[float, float, float]:
         """Return what is gained in all, and in evidence, and by how much the energy is higher."""
-        if not np.isfinite(built.energy):
+        if not np.isfinite(trial.built.energy):
             return -math.inf, 0.0, 0.0
-        before = max(map(self._total, (self._positions[self.moving], own.places)))
-        evidence, energy = self._total(built.places) - before, built.energy - own.energy
+        before = max(map(self._total, (self._positions[self.moving], own.built.places)))
+        evidence, energy = self._total(trial.built.places) - before, trial.built.energy - own.built.energy
         return evidence - energy / ENERGY_PER_NAT, evidence, energy
 
     def _total(self, places: np.ndarray) -> float:
         positions = self._positions.copy()
         positions[self.moving] = places
-        return self._evidence.total(positions, [self._chain])
-
-
-def _only(results: list[list[Built]]) -> list[Built]:
-    return [result[0] for result in results]
+        return self._tools.evidence.nearby(positions, self._chain, self.region)
 
 
 class _Proposal(NamedTuple):
@@ -125,19 +140,28 @@ class ThreadSearch:
     sequence is threaded through them by the evidence (`proposed_threads`), the chain is led there (`ThreadBuilder`), and it is
     annealed as a whole.
 
-    `tools`: what trials need of the model. `workers`: the processes that try threads. What comes out does not depend on
-    their number. Attributes: `work`: the `place_work` of what was tried so far; `tried`, `left`: how many threads were
-    tried, and how many were not for want of room.
+    Parameters
+    ----------
+    tools : TrialTools
+        What trials need of the model, with its evidence.
+    workers : TrialWorkers
+        The processes that try threads. What comes out does not depend on their number.
+
+    Attributes
+    ----------
+    work : float
+        The `place_work` of what was tried so far.
+    tried, left : int
+        How many threads were tried, and how many were not for want of room.
     """
 
     def __init__(
         self,
         tools: TrialTools,
-        evidence: SideChainEvidence,
         workers: TrialWorkers,
     ) -> None:
-        self._tools, self._evidence, self._workers = tools, evidence, workers
-        self._builder = ThreadBuilder(tools.registers, evidence.density_map)
+        self._tools, self._evidence, self._workers = tools, tools.evidence, workers
+        self._builder = ThreadBuilder(tools.registers, tools.evidence.density_map)
         self._chains = [chain for chain in tools.registers.chains if tools.is_fitted(chain)]
         self.work, self.tried, self.left = 0.0, 0, 0
 
@@ -155,22 +179,32 @@ class ThreadSearch:
         moved: list[Moved] = []
         for chain in self._chains:
             for _ in range(_ROUNDS):
-                trials = self._trials(positions, chain, room)
-                if not trials or stop.requested:
+                places = self._places(positions, chain, room)
+                if not places or stop.requested:
                     break
-                progress(trials[0].stretches[0], 1, len(trials))
-                if not self._workers.run(self._tools, positions, trials, stop, lambda _: None):
+                progress(places[0].stretch, 1, len(places))
+                if not self._run(positions, places, stop):
                     break
-                if stop.requested:
+                for place in places:
+                    place.anneal()
+                if not self._run(positions, places, stop):
                     break
-                positions, found = self._with_best(positions, chain, trials)
+                for place in places:
+                    place.compare()
+                positions, found = self._with_best(positions, chain, places)
                 if not found:
                     break
                 moved += found
         return positions, moved
 
-    def _trials(self, positions: np.ndarray, chain: np.ndarray, room: float) -> list[ThreadTrial]:
-        """Return what may be tried of a chain: of the same residues one trial."""
+    def _run(self, positions: np.ndarray, places: Sequence[ThreadPlace], stop: StopRequest) -> bool:
+        """Run the trials of some places; return whether there was time."""
+        trials = [trial for place in places for trial in place.trials]
+        done = self._workers.run(self._tools, positions, trials, stop, lambda _: None)
+        return done and not stop.requested
+
+    def _places(self, positions: np.ndarray, chain: np.ndarray, room: float) -> list[ThreadPlace]:
+        """Return what may be tried of a chain: of the same residues one place."""
         with counted("threading"):
             proposals = self._proposals(positions, chain)
         together: dict[bytes, list[_Proposal]] = {}
@@ -178,22 +212,24 @@ class ThreadSearch:
             same = together.setdefault(proposal.region.tobytes(), [])
             if len(same) < _BUILT:
                 same.append(proposal)
-        trials = []
+        places = []
         for same in together.values():
             region = same[0].region
-            trial = ThreadTrial(
-                self._tools, self._evidence, positions, chain, region, [each.positions for each in same]
-            )
-            work = place_work(len(trial.moving), len(region), len(same))
+            place = ThreadPlace(self._tools, positions, chain, region, [each.positions for each in same])
+            work = place_work(len(place.moving), len(region), len(same))
             if self.work + work > room:
                 self.left += len(same)
                 continue
             self.work += work
             self.tried += len(same)
-            trials.append(trial)
-        return trials
+            places.append(place)
+        return places
 
     def _proposals(self, positions: np.ndarray, chain: np.ndarray) -> list[_Proposal]:
+        # A chain that is in register is led nowhere else, and most of the time goes into its helices.
+        promised = proposed_shifts(chain, self._evidence.log_odds(positions, chain), _SUSPICIOUS)
+        if not any(len(shift.by) >= _AS_HELIX for shift in promised):
+            return []
         helices = helices_along(self._evidence.density_map, self._evidence.backbone(positions, chain))
         odds = [self._evidence.log_odds_in(helix.backbone[:, :4], chain) for helix in helices]
         before = self._evidence.total(positions, [chain])
@@ -208,24 +244,24 @@ class ThreadSearch:
         return list(found.values())
 
     def _with_best(
-        self, positions: np.ndarray, chain: np.ndarray, trials: Sequence[ThreadTrial]
+        self, positions: np.ndarray, chain: np.ndarray, places: Sequence[ThreadPlace]
     ) -> tuple[np.ndarray, list[Moved]]:
         """Return the positions with what gains most, and all that does not overlap with it, and what was moved."""
         result, taken, moved = positions, np.zeros(0, dtype=np.int64), []
-        for trial in sorted(trials, key=lambda each: -each.gain):
-            if trial.gain < least_gain(len(trial.region)) or np.isin(trial.region, taken).any():
+        for place in sorted(places, key=lambda each: -each.gain):
+            if place.gain < least_gain(len(place.region)) or np.isin(place.region, taken).any():
                 continue
-            atoms = self._tools.registers.atoms_of(trial.region)
+            atoms = self._tools.registers.atoms_of(place.region)
             after = result.copy()
-            after[atoms] = trial.shifted()[atoms]
+            after[atoms] = place.shifted()[atoms]
             shifts = _shifts_between(self._tools.registers, chain, result, after)
             if not shifts:  # it went back to where it was
                 continue
-            taken = np.union1d(taken, trial.region)
+            taken = np.union1d(taken, place.region)
             count = sum(len(shift.by) for shift in shifts)
             for shift in shifts:
                 part = len(shift.by) / count
-                moved.append(Moved(shift, part * trial.evidence_gain, part * trial.energy))
+                moved.append(Moved(shift, part * place.evidence_gain, part * place.energy))
             result = after
         return result, moved
 

@@ -1,24 +1,24 @@
-"""Processes that do the tasks of trials, kept for a whole fit: Python code of several threads would wait for each other.
+"""Processes that run trials, kept for a whole fit: Python code of several threads would wait for each other.
 
 A worker is an interpreter of its own that imports nothing of the program around the fit, and is told what to do through a pipe.
-What comes out does not depend on how many there are: tasks are independent, and results are sorted by task.
+What comes out does not depend on how many there are, as trials do not depend on each other.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import wait
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ...base.errors import SimulationError
 from ..interrupts import Stop
 from ..worker_process import SharedArgument, WorkerProcess, available_cores, kill_all
-from .stretch_trial import PLACES_KEPT, Built, StretchTrial, Task, TrialPlace, TrialTools
+from .stretch_trial import Trial, TrialPlace, TrialTools
 
 MOST_WORKERS = 32
 """More than these wait for each other's places."""
@@ -27,6 +27,8 @@ RESIDUES_OF_A_WORKER = 8
 
 # Seconds between two looks whether to stop, and after which a first process should have loaded what it needs.
 _LOOK, _START = 0.2, 120.0
+# Atoms times conformations that take as long as a process takes to load.
+_LITTLE = 3000
 
 Progress = Callable[[int], None]
 """Called with the number of a trial that has come to its end."""
@@ -55,11 +57,6 @@ class TrialWorkers:
         except OSError:  # no more processes are allowed here
             self.count = max(len(self._workers), 1)
 
-    @property
-    def are_running(self) -> bool:
-        """Whether the processes were started."""
-        return bool(self._workers)
-
     def close(self) -> None:
         """End the processes at once."""
         kill_all(self._workers)
@@ -75,18 +72,31 @@ class TrialWorkers:
         self,
         tools: TrialTools,
         positions: np.ndarray,
-        trials: Sequence[StretchTrial],
+        trials: Sequence[Trial],
         stop: Stop,
         progress: Progress,
     ) -> bool:
-        """Run the courses of trials to their ends; return whether they came there before a request to stop.
+        """Run trials, and give each what was found; return whether all came to their ends before a request to stop.
 
-        `positions` (N, 3) in Å, of the whole model; `stop`: ends all of it at once; `progress`: see `Progress`. Raises
-        SimulationError if a task fails for another reason than that its conformations are impossible.
+        Parameters
+        ----------
+        tools : TrialTools
+        positions : np.ndarray, shape (N, 3)
+            Å, of the whole model.
+        trials : sequence of Trial
+        stop : StopRequest or Deadline
+            Ends all of it at once.
+        progress : callable
+            See `Progress`.
+
+        Raises
+        ------
+        SimulationError
+            If a trial fails for another reason than that its conformations are impossible.
         """
-        if trials:
+        if sum(trial.size for trial in trials) > _LITTLE:
             self.start()
-        if self.count == 1 or not trials:
+        if not self._workers or not trials:
             return _in_turn(tools, positions, trials, stop, progress)
         with self._ended_by_errors():
             try:
@@ -117,24 +127,14 @@ class TrialWorkers:
 def _in_turn(
     tools: TrialTools,
     positions: np.ndarray,
-    trials: Sequence[StretchTrial],
+    trials: Sequence[Trial],
     stop: Stop,
     progress: Progress,
 ) -> bool:
     for number, trial in enumerate(trials):
         if stop.requested:
             return False
-        place = TrialPlace(tools, positions, trial.region)
-        course = trial.course()
-        with suppress(StopIteration):
-            tasks = next(course)
-            while True:
-                results = []
-                for task in tasks:
-                    if stop.requested:
-                        return False
-                    results.append(place.do(task))
-                tasks = course.send(results)
+        trial.take(trial.run(TrialPlace(tools, positions, trial.region)))
         progress(number)
     return True
 
@@ -143,67 +143,21 @@ class _NotStarted(Exception):
     """No process could load what it needs, as in a program that Python is embedded in."""
 
 
-class _Job(NamedTuple):
-    """A task of a trial, and its place among those of one step of the trial's course."""
-
-    trial: int
-    number: int
-    task: Task
-
-
-class _Course:
-    """How far the course of a trial has come."""
-
-    def __init__(self, trial: StretchTrial) -> None:
-        self._generator: Generator[list[Task], list[list[Built]], None] = trial.course()
-        self._results: list[Any] = []
-        self._missing = 0
-
-    def begin(self) -> list[Task] | None:
-        """Return the first tasks, and None where the course ends without any."""
-        return self._after(None)
-
-    def take(self, number: int, result: list[Built]) -> list[Task] | None:
-        """Take a result; return what follows from it, if anything does yet, and None at the end of the course."""
-        self._results[number] = result
-        self._missing -= 1
-        return [] if self._missing else self._after(self._results)
-
-    def _after(self, results: Any) -> list[Task] | None:
-        """Return the next tasks: a step without any, as where no conformation could be built, has its results at once."""
-        tasks: list[Task] = []
-        try:
-            while not tasks:
-                tasks = self._generator.send(results)
-                results = []
-        except StopIteration:
-            return None
-        self._results, self._missing = [None] * len(tasks), len(tasks)
-        return tasks
-
-
 class _Scheduler:
-    """Hand out the tasks of trials, large ones first, where possible to a worker that already has the System of the place."""
+    """Hand out trials, those first that take longest."""
 
     def __init__(
         self,
         workers: list[_Worker],
         tools: SharedArgument,
         positions: np.ndarray,
-        trials: Sequence[StretchTrial],
+        trials: Sequence[Trial],
     ) -> None:
-        self._workers, self._trials = workers, trials
+        self._workers, self._trials, self._tools = workers, trials, tools
         self._any_started = any(worker.is_idle for worker in workers)
-        self._courses = [_Course(trial) for trial in trials]
-        self._order = sorted(range(len(trials)), key=lambda number: -trials[number].size)
-        self._waiting: list[deque[_Job]] = [deque() for _ in trials]
+        self._waiting = deque(sorted(range(len(trials)), key=lambda number: -trials[number].size))
         self._ended: list[int] = []
-        for number, course in enumerate(self._courses):
-            self._go_on(number, course.begin())
-        self._tools = tools
-        self._model = SharedArgument((positions, [trial.region for trial in trials]), is_packed_once=True)
-        for worker in workers:
-            worker.trials.clear()
+        self._positions = SharedArgument(positions, is_packed_once=True)
 
     def run(self, stop: Stop, progress: Progress) -> bool:
         self._hand_out()
@@ -231,97 +185,58 @@ class _Scheduler:
             self._hand_out()
 
     def _hear(self, worker: _Worker) -> None:
-        job = worker.job
+        trial = worker.trial
         try:
             found = worker.answer()
         except (EOFError, OSError):  # it was ended, as by want of memory: another one does it
             self._workers.remove(worker)
             worker.kill()
-            if job is not None:
-                self._waiting[job.trial].appendleft(job)
+            if trial is not None:
+                self._waiting.appendleft(trial)
             return
-        if job is None:  # it has loaded what it needs
+        if trial is None:  # it has loaded what it needs
             self._any_started = True
             return
-        returned, results = found
+        returned, result = found
         if not returned:
-            raise SimulationError(f"a part of the model could not be rebuilt: {results}")
-        self._go_on(job.trial, self._courses[job.trial].take(job.number, results))
-
-    def _go_on(self, trial: int, tasks: list[Task] | None) -> None:
-        """Line up what follows in the course of a trial, or note that it has ended."""
-        if tasks is None:
-            self._ended.append(trial)
-        else:
-            self._waiting[trial].extend(_Job(trial, number, task) for number, task in enumerate(tasks))
+            raise SimulationError(f"a part of the model could not be rebuilt: {result}")
+        self._trials[trial].take(result)
+        self._ended.append(trial)
 
     def _hand_out(self) -> None:
         for worker in [each for each in self._workers if each.is_idle]:
-            waiting = [number for number in self._order if self._waiting[number]]
-            if not waiting:
+            if not self._waiting:
                 return
-            worker.begin(self._waiting[self._chosen(worker, waiting)].popleft(), self._tools, self._model)
-
-    def _chosen(self, worker: _Worker, waiting: list[int]) -> int:
-        """Choose a trial: one that the worker has the System of, else one that nobody has, else that with most to do."""
-        own = [number for number in waiting if number in worker.trials]
-        if own:
-            return own[0]
-        new = [number for number in waiting if not any(number in each.trials for each in self._workers)]
-        if new:
-            return new[0]
-        return max(waiting, key=lambda number: len(self._waiting[number]))
+            number = self._waiting.popleft()
+            worker.begin(number, self._trials[number], self._tools, self._positions)
 
 
 class _Worker(WorkerProcess):
-    """One process, what it does, and the trials whose Systems it has."""
+    """One process, and the number of the trial that it runs."""
 
     def __init__(self) -> None:
         super().__init__(__name__)
-        self.job: _Job | None = None
-        self.trials: deque[int] = deque(maxlen=PLACES_KEPT)
+        self.trial: int | None = None
 
     @property
     def is_idle(self) -> bool:
-        """Whether it waits for a job."""
-        return self.is_ready and self.job is None
+        """Whether it waits for a trial."""
+        return self.is_ready and self.trial is None
 
-    def begin(self, job: _Job, tools: SharedArgument, model: SharedArgument) -> None:
-        """Send a job; a process that has ended is found out when it is heard."""
-        self.job = job
-        if job.trial not in self.trials:
-            self.trials.append(job.trial)
+    def begin(self, number: int, trial: Trial, tools: SharedArgument, positions: SharedArgument) -> None:
+        """Send a trial; a process that has ended is found out when it is heard."""
+        self.trial = number
         with suppress(OSError):
-            self.forget_others(tools, model)
-            self.send(_do_task, tools, model, job.trial, job.task)
+            self.forget_others(tools, positions)
+            self.send(_found, tools, positions, trial)
 
     def answer(self) -> Any:
-        """Return what became of the job."""
+        """Return what became of the trial."""
         found = super().answer()
-        self.job = None
+        self.trial = None
         return found
 
 
-class _Places(NamedTuple):
-    """In a process: a model, and the Systems of its places that it has."""
-
-    model: Any
-    places: dict[int, TrialPlace]
-
-
-_had = _Places(None, {})
-
-
-def _do_task(
-    tools: TrialTools, model: tuple[np.ndarray, list[np.ndarray]], number: int, task: Task
-) -> list[Built]:
-    """Return the results of a task, in a process."""
-    global _had
-    if _had.model is not model:
-        _had = _Places(model, {})
-    places, (positions, regions) = _had.places, model
-    if number not in places:
-        while len(places) >= PLACES_KEPT:  # the one that came first, as the other side has it
-            del places[next(iter(places))]
-        places[number] = TrialPlace(tools, positions, regions[number])
-    return places[number].do(task)
+def _found(tools: TrialTools, positions: np.ndarray, trial: Trial) -> Any:
+    """Return what a trial finds, in a process."""
+    return trial.run(TrialPlace(tools, positions, trial.region))

@@ -7,7 +7,6 @@ from functools import cached_property
 import mdtraj
 import numpy as np
 from openmm import app
-from scipy.spatial import cKDTree
 
 from .backbone import BACKBONE, NamedAtoms, atoms_by_name, peptide_bonds
 
@@ -73,20 +72,22 @@ class HydrogenBonds:
         """Return the energy in kJ/mol of all bonds that some atoms take part in. `positions` (N, 3) in Å."""
         carbons, oxygens = positions[self._acceptors].transpose(1, 0, 2)
         nitrogens = positions[self._donors]
+        moving = np.isin(self._donors, atoms), np.isin(self._acceptors, atoms).any(axis=1)
+        donor, acceptor = (
+            np.concatenate(pairs)
+            for pairs in zip(
+                _near_pairs(nitrogens, oxygens, moving[0], np.ones_like(moving[1])),
+                # Those of both that move are among the others.
+                _near_pairs(nitrogens, oxygens, ~moving[0], moving[1]),
+            )
+        )
+        # Not within a peptide, nor between those of neighbours in the chain.
+        counts = (np.abs(donor - acceptor) > 1) & self._gives[donor]
+        donor, acceptor = donor[counts], acceptor[counts]
+        if not len(donor):
+            return 0.0
         away = carbons - oxygens
         hydrogens = nitrogens + _NITROGEN_HYDROGEN * away / np.linalg.norm(away, axis=1, keepdims=True)
-        moves = np.isin(self._acceptors, atoms).any(axis=1) | np.isin(self._donors, atoms)
-        near = cKDTree(nitrogens).query_ball_point(oxygens, _FARTHEST)
-        pairs = [
-            (donor, acceptor)
-            for acceptor, donors in enumerate(near)
-            for donor in donors
-            # Not within a peptide, nor between those of neighbours in the chain.
-            if abs(donor - acceptor) > 1 and self._gives[donor] and (moves[donor] or moves[acceptor])
-        ]
-        if not pairs:
-            return 0.0
-        donor, acceptor = np.array(pairs).T
 
         def inverse(a: np.ndarray, b: np.ndarray) -> np.ndarray:
             return 1 / np.maximum(np.linalg.norm(a - b, axis=1), _SHORTEST)
@@ -94,6 +95,16 @@ class HydrogenBonds:
         n, h, c, o = nitrogens[donor], hydrogens[donor], carbons[acceptor], oxygens[acceptor]
         energies = _CHARGES * (inverse(o, n) + inverse(c, h) - inverse(o, h) - inverse(c, n))
         return _KILOJOULES_PER_KILOCALORIE * float(energies[energies < DSSP_ENERGY].sum())
+
+
+def _near_pairs(
+    points: np.ndarray, others: np.ndarray, among: np.ndarray, among_others: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the pairs of some points (n, 3) with some others (m, 3) that are near enough for a hydrogen bond."""
+    rows, columns = np.flatnonzero(among), np.flatnonzero(among_others)
+    apart = ((points[rows, None] - others[columns]) ** 2).sum(axis=2)
+    first, second = np.nonzero(apart < _FARTHEST**2)
+    return rows[first], columns[second]
 
 
 class _Backbone:

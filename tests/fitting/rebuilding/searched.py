@@ -10,10 +10,48 @@ from openmm_density.fitting.protocols import Protocol, Stage
 from openmm_density.fitting.rebuilding import Rebuilding, TrialWorkers
 from openmm_density.fitting.rebuilding.bonded_terms import BondedTerms
 from openmm_density.fitting.rebuilding.peptide_search import Turning
-from openmm_density.fitting.rebuilding.stretch_trial import Task, TrialPlace
+from openmm_density.fitting.rebuilding.register_search import ChainShift
+from openmm_density.fitting.rebuilding.stretch_trial import Built, Trial, TrialPlace, TrialTools
 from openmm_density.models import Model
 
 RESOLUTION = 2.8
+
+
+class StillPlace:
+    """In place of a `TrialPlace`: conformations stay as they are built, with the energies that a test says, moved and not.
+
+    What is asked for is noted.
+    """
+
+    def __init__(
+        self, tools: TrialTools, positions: np.ndarray, trial: Trial, energies: tuple[float, float]
+    ) -> None:
+        self.tools, self.positions, self._moving = tools, positions, trial.moving
+        self.own = positions[trial.moving]
+        self._energies, self.asked = energies, list[str]()
+
+    def whole(self, places: np.ndarray) -> np.ndarray:
+        result = self.positions.copy()
+        result[self._moving] = places
+        return result
+
+    def shifted(self, shift: ChainShift) -> np.ndarray:
+        self.asked.append("shift")
+        return self.tools.registers.displaced(self.positions, shift)[self._moving]
+
+    def minimized(self, places: np.ndarray, *_: object, soft: bool = False) -> Built:
+        return self._built("soft" if soft else "hard", places)
+
+    def turned(self, conformations: list[np.ndarray]) -> list[Built]:
+        return [self._built("turn", each) for each in conformations]
+
+    def annealed(self, places: np.ndarray, *_: object) -> Built:
+        return self._built("anneal", places)
+
+    def _built(self, what: str, places: np.ndarray) -> Built:
+        self.asked.append(what)
+        moved, own = self._energies
+        return Built(own if np.array_equal(places, self.own) else moved, places)
 
 
 class Going:
@@ -56,6 +94,6 @@ def turned_over(rebuilding: Rebuilding, positions: np.ndarray, turning: Turning)
     moving = np.flatnonzero(molecule.is_heavy & np.isin(molecule.residue_of, turning.region))
     wrong = positions.copy()
     wrong[turning.atoms] = turning.turned(positions, 180.0)
-    ((_, places),) = place.do(Task("soft", places=(wrong[moving],)))
-    ((_, wrong[moving]),) = place.do(Task("hard", places=(places,)))
+    soft = place.minimized(wrong[moving], soft=True)
+    wrong[moving] = place.minimized(soft.places).places
     return wrong

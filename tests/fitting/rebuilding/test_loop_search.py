@@ -56,13 +56,17 @@ def test_loops_turn_about_the_line_of_the_alpha_carbons_at_their_ends(
 
 def test_loops_are_tried_where_residues_fit_badly(rebuilding: Rebuilding) -> None:
     search = rebuilding._loops
-    alike = np.full(RESIDUES, 0.9)
+    alike = np.zeros(RESIDUES)
     assert search.candidates(alike) == []
-    alike[FIRST + 1 : FIRST + 3] = 0.5, 0.7
+    alike[FIRST + 1 : FIRST + 3] = 0.4, 0.2
     found = search.candidates(alike)
     assert found[0].inner.tolist() == [FIRST + 1]
     assert all({*loop.inner.tolist()} & {FIRST + 1, FIRST + 2} for loop in found)
-    assert search.candidates(alike, np.array([RESIDUES - 1])) == []
+    assert search.candidates(alike, changed=np.array([RESIDUES - 1])) == []
+    usual = np.zeros(RESIDUES, dtype=bool)
+    assert search.candidates(alike, usual) == []
+    usual[FIRST] = True
+    assert search.candidates(alike, usual)[0].inner.tolist() == [FIRST + 1]
     assert search.candidates(np.full(RESIDUES, np.nan)) == []
 
 

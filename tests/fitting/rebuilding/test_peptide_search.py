@@ -61,7 +61,8 @@ def test_peptides_before_proline_and_cis_ones_stay(positions: np.ndarray, rebuil
     assert before_proline and not before_proline & {each.residue for each in search.peptides}
     assert len(search.peptides) == RESIDUES - 1 - len(before_proline)
     # C and O turned about the bond from Cα to the N of a cis peptide: nothing else of it is looked at.
-    numbers = search._trans(positions)
+    slopes = rebuilding._density.slopes(positions)
+    numbers = search._shown(positions, slopes, np.inf)
     assert len(numbers) == len(search.peptides)
     peptide = search.peptides[5]
     cis = positions.copy()
@@ -70,7 +71,7 @@ def test_peptides_before_proline_and_cis_ones_stay(positions: np.ndarray, rebuil
     axis /= np.linalg.norm(axis)
     from_bond = cis[peptide.alphas[1]] - cis[n]
     cis[peptide.alphas[1]] = cis[n] + 2 * (from_bond @ axis) * axis - from_bond
-    assert set(numbers) - set(search._trans(cis)) == {5}
+    assert {*numbers} - {*search._shown(cis, slopes, np.inf)} == {5}
 
 
 def test_what_is_not_fitted_is_not_flipped(positions: np.ndarray, rebuilding: Rebuilding) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -18,10 +17,9 @@ from openmm_density.fitting.dynamics import Dynamics
 from openmm_density.fitting.flexible_fit import FlexibleFit
 from openmm_density.fitting.protocols import Protocol, Stage
 from openmm_density.fitting.rebuilding import TrialWorkers
-from openmm_density.fitting.rebuilding.changes import left_out_in_words, rebuilt_in_words
+from openmm_density.fitting.rebuilding.changes import left_out_in_words
 from openmm_density.fitting.rebuilding.register_search import RegisterSearch, Stretch
-from openmm_density.fitting.rebuilding.sequence_match import SequenceMatch
-from openmm_density.fitting.rebuilding.stretch_trial import StretchTrial, Task
+from openmm_density.fitting.rebuilding.stretch_trial import StretchTrial
 from openmm_density.models import Model, read_model
 from openmm_density.models.chemistry.contacts import near_contacts
 from openmm_density.models.preparation import prepare
@@ -53,11 +51,11 @@ def test_a_stretch_comes_back_into_register(
     monkeypatch.setattr("openmm_density.fitting.rebuilding.rebuilding._ROUNDS", 1)
     candidates = RegisterSearch.candidates
 
-    def long_ones(self: RegisterSearch, correlations: np.ndarray) -> list[list[Stretch]]:
+    def long_ones(self: RegisterSearch, *given: np.ndarray) -> list[list[Stretch]]:
         """Leave out the shorter of the stretches, each of which would be shifted and minimised."""
         places = (
             [stretch for stretch in place if stretch.last - stretch.first >= 5]
-            for place in candidates(self, correlations)
+            for place in candidates(self, *given)
         )
         return [place for place in places if place]
 
@@ -103,7 +101,6 @@ def test_what_is_in_register_stays_and_threads_do_not_matter(
     search = RegisterSearch(native.topology)
     off, right = (Stretch(search.chains[0], *ends) for ends in ((FIRST, LAST), (3, 6)))
     monkeypatch.setattr(RegisterSearch, "candidates", lambda *_: [[right], [off]])
-    monkeypatch.setattr(SequenceMatch, "stretches", lambda *_: [])
     wrong = replace(native, positions=search.shifted(native.positions, [off], -1))
     positions = prepare(wrong).positions
     rebuildings = [rebuilding_of(wrong, density_map, threads) for threads in (1, 2)]
@@ -125,7 +122,6 @@ def test_of_the_places_the_worst_are_tried_that_there_is_room_for(
     search = RegisterSearch(native.topology)
     off, right = (Stretch(search.chains[0], *ends) for ends in ((FIRST, LAST), (27, 29)))
     monkeypatch.setattr(RegisterSearch, "candidates", lambda *_: [[right], [off]])
-    monkeypatch.setattr(SequenceMatch, "stretches", lambda *_: [])
     tried = []
 
     def run(
@@ -139,53 +135,36 @@ def test_of_the_places_the_worst_are_tried_that_there_is_room_for(
     positions = prepare(wrong).positions
     rebuildings = [rebuilding_of(wrong, density_map) for _ in range(3)]
     rebuildings[0].with_shifted_stretches(positions, Going())
-    assert tried == [[right], [off]] and rebuildings[0].changes.places_left == 0
+    assert tried == [[off], [right]] and rebuildings[0].changes.places_left == 0
     for number, room, expected in ((1, 0.9 * rebuildings[0].work, [[off]]), (2, 1000.0, [])):
         tried.clear()
-        rebuildings[number].with_shifted_stretches(positions, Going(), room)
+        rebuildings[number]._room = room
+        rebuildings[number].with_shifted_stretches(positions, Going())
         assert tried == expected and rebuildings[number].work <= room
         assert rebuildings[number].changes.places_left == 2 - len(expected)
 
 
-def test_a_short_fit_leaves_its_searches_out_and_says_so(native: Model, density_map: DensityMap) -> None:
+def test_what_there_is_no_room_for_is_left_out_and_told(
+    native: Model, density_map: DensityMap, monkeypatch: pytest.MonkeyPatch
+) -> None:
     start, _ = with_a_turned_side_chain(native)
-    stage = Stage("hold", 20, temperature=(100.0, 10.0), rotamers=True)
-    fit = fit_of(start, density_map, stage, search="auto")
-    assert not fit.rebuilds_before(0) and fit.unsearched == ["hold"]
-    result = fit.run()
+    stage = Stage("hold", 20, temperature=(100.0, 10.0), register=True, rotamers=True)
+    monkeypatch.setattr("openmm_density.fitting.rebuilding.search_plan._REST", 0.0)
+    off_there = [Stretch(RegisterSearch(native.topology).chains[0], FIRST, LAST)]
+    monkeypatch.setattr(RegisterSearch, "candidates", lambda *_: [off_there])
+    result = fit_of(start, density_map, stage, search="auto").run()
     (search,) = result.rebuilding
-    assert search["left_out"] == ["side chains", "peptides"] and search["work"] == 0
-    assert search["side_chains"] == search["peptides"] == []
-    assert "side chains before hold" in left_out_in_words(result.rebuilding, result.steps)
-    assert rebuilt_in_words(result.rebuilding) is None
+    # Side chains take little.
+    assert "register" in search["left_out"] and search["places_left"] == 1 and search["stretches"] == []
+    assert "1 place where a stretch may be off" in left_out_in_words(result.rebuilding, result.steps)
     off = fit_of(start, density_map, stage, search="off")
-    assert not off.rebuilds_before(0) and off.unsearched == [] and off.run().rebuilding == []
+    assert not off.rebuilds_before(0) and off.run().rebuilding == []
     # As the protocol says it, and what it says is written with it.
     full = replace(Protocol((stage,)), search="full")
     fit = FlexibleFit(start, density_map, RESOLUTION, full, threads=1, place="off")
     assert fit.rebuilds_before(0) and fit.protocol.as_dict()["search"] == "full"
     with pytest.raises(InputError, match="search must be one of off, auto, full, found 'some'"):
         fit_of(start, density_map, stage, search="some")
-
-
-def test_what_only_side_chains_tell_is_shifted_the_way_they_tell(
-    native: Model, density_map: DensityMap, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    search = RegisterSearch(native.topology)
-    off = Stretch(search.chains[0], FIRST, LAST)
-    wrong = replace(native, positions=search.shifted(native.positions, [off], 1))
-    positions = prepare(wrong).positions
-    monkeypatch.setattr(RegisterSearch, "candidates", lambda *_: [])
-    carbons = alpha_carbons(native)[FIRST : LAST + 1]
-
-    def off_by(shifts: tuple[int, ...]) -> float:
-        told = replace(off, shifts=shifts)
-        monkeypatch.setattr(SequenceMatch, "stretches", lambda *_: [[told]] if _[3] is None else [])
-        prepared = prepare(wrong)
-        found = rebuilding_of(wrong, density_map).with_shifted_stretches(positions, Going())
-        return float(np.abs((prepared.input_positions(found) - native.positions)[carbons]).max())
-
-    assert off_by((-1,)) < 2.0 < 3.0 < off_by((1,))
 
 
 def test_a_residue_alone_has_nowhere_to_go(native: Model, density_map: DensityMap, tmp_path: Path) -> None:
@@ -290,13 +269,9 @@ def test_an_error_while_progress_is_told_ends_the_search(
     rebuilding = rebuilding_of(wrong, density_map)
     tried = []
 
-    def gainless(self: StretchTrial) -> Iterator[list[Task]]:
-        tried.append(self)
-        yield []
-
-    monkeypatch.setattr(StretchTrial, "course", gainless)
-    region = np.arange(3, 6)
-    rebuilding._searches = lambda *_: [([Stretch(search.chains[0], 3, 4 + i)], region) for i in range(50)]
+    monkeypatch.setattr(StretchTrial, "run", lambda self, _: tried.append(self))
+    places = [[Stretch(search.chains[0], 3, 4)] for _ in range(50)]
+    monkeypatch.setattr(RegisterSearch, "candidates", lambda *_: places)
 
     def close(doing: str) -> None:
         if "2 of 50" in doing:

@@ -9,7 +9,9 @@ import pytest
 from openmm import app
 
 from openmm_density import DensityMap
+from openmm_density.fitting.rebuilding.molecule import Molecule
 from openmm_density.fitting.rebuilding.register_search import FLANK, RegisterSearch, Stretch
+from openmm_density.fitting.rebuilding.suspicions import falls
 from openmm_density.models import Model, read_model
 from openmm_density.validation.correlation import MapCorrelation
 
@@ -89,10 +91,15 @@ def test_there_and_back_is_where_it_was(native: Model, search: RegisterSearch) -
 def test_a_stretch_out_of_register_is_doubtful(native: Model, search: RegisterSearch) -> None:
     simulated = DensityMap.simulate(native.topology, native.positions, RESOLUTION, 1.0, noise=0.1, seed=1)
     correlation = MapCorrelation(simulated, native.topology, RESOLUTION)
-    assert search.candidates(correlation.residue_correlations(native.positions)) == []
+    molecule = Molecule(native.topology)
+
+    def candidates(positions: np.ndarray) -> list[list[Stretch]]:
+        return search.candidates(falls(molecule, positions, correlation.residue_correlations(positions)))
+
+    assert candidates(native.positions) == []
     (chain,) = search.chains
     wrong = search.shifted(native.positions, [Stretch(chain, 60, 70), Stretch(chain, 150, 165)], 1)
-    found = search.candidates(correlation.residue_correlations(wrong))
+    found = candidates(wrong)
     for begin, end in ((60, 70), (150, 165)):
         # To a few residues, which flanks make good.
         assert any(
@@ -124,9 +131,9 @@ def test_stretches_stay_within_their_chains(small_data: Path) -> None:
     assert [len(chain) for chain in search.chains] == [110, 110, 110, 110]
     for chain in search.chains:
         assert len({residues[i].chain.index for i in chain}) == 1
-    correlations = np.random.default_rng(2).uniform(0.4, 1.0, len(residues))
-    correlations[::17] = np.nan
-    found = search.candidates(correlations)
+    falls = np.random.default_rng(2).uniform(-0.3, 0.3, len(residues))
+    falls[::17] = np.nan
+    found = search.candidates(falls)
     assert found and all(found) and max(map(len, found)) > 1
     for stretch in (stretch for stretches in found for stretch in stretches):
         assert 1 <= stretch.last - stretch.first + 1 <= 40
@@ -153,14 +160,14 @@ def test_single_residues_and_neighbours_are_tried_where_the_fit_is_bad(
     native: Model, search: RegisterSearch
 ) -> None:
     (chain,) = search.chains
-    correlations = np.full(len(chain), 0.8)
-    correlations[99:104] = 0.1
-    (found,) = search.candidates(correlations)
+    falls = np.zeros(len(chain))
+    falls[99:104] = 0.7
+    (found,) = search.candidates(falls)
     ends = {(stretch.first, stretch.last) for stretch in found}
     run = range(min(ends)[0], max(last for _, last in ends) + 1)
     assert set(range(99, 104)) < set(run)
     assert {(place, place) for place in run} | {(place, place + 1) for place in run[:-1]} < ends
     # A domain that lies elsewhere is no loop that took a wrong turn.
-    correlations[100:200] = 0.1
-    (found,) = search.candidates(correlations)
+    falls[100:200] = 0.7
+    (found,) = search.candidates(falls)
     assert min(stretch.last - stretch.first for stretch in found) > 10

@@ -15,7 +15,7 @@ from openmm_density.fitting.rebuilding.side_chain_packing import (
     SideChainPacking,
     _EnergyTable,
 )
-from openmm_density.fitting.rebuilding.stretch_trial import BoundHydrogens, Task, TrialPlace
+from openmm_density.fitting.rebuilding.stretch_trial import BoundHydrogens, TrialPlace
 from openmm_density.models import read_model
 from openmm_density.models.preparation import prepare
 
@@ -73,9 +73,8 @@ def packed_wrongly(rebuilding: Rebuilding, positions: np.ndarray) -> np.ndarray:
         rebuilding._molecule.is_heavy & np.isin(rebuilding._molecule.residue_of, residues)
     )
     place = TrialPlace(rebuilding._tools, wrong, residues)
-    ((_, soft),) = place.do(Task("soft", places=(wrong[moving],)))
-    rested = wrong.copy()
-    ((_, rested[moving]),) = place.do(Task("hard", places=(soft,)))
+    soft = place.minimized(wrong[moving], soft=True)
+    rested = place.whole(place.minimized(soft.places).places)
     return BoundHydrogens(rebuilding._molecule, moving).carried(wrong, rested)
 
 
@@ -118,11 +117,11 @@ def test_neighbours_that_fit_far_worse_than_most_are_built_in_several_ways(
     ids = [residue.id for residue in rebuilding._molecule.topology.residues()]
     both = sorted(ids.index(each) for each in (ARGININE, PHENYLALANINE))
     followed = packing.candidates(positions)
-    alike = np.full(len(ids), 0.9)
+    alike = np.zeros(len(ids))
     assert len(packing.candidates(positions, alike)) == len(followed)
-    alike[both[0]] = 0.6
+    alike[both[0]] = 0.3
     assert len(packing.candidates(positions, alike)) == len(followed)
-    alike[both] = 0.6
+    alike[both] = 0.3
     ways = packing.candidates(positions, alike)[len(followed) :]
     assert len(ways) > 5 and all(way.residues == both for way in ways)
     assert all(way.least_gain > 2 * LEAST_GAIN for way in ways)

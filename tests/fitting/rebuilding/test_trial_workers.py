@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,11 +16,9 @@ from openmm_density.fitting.rebuilding.bonded_terms import BondedTerms
 from openmm_density.fitting.rebuilding.density_model import DensityModel
 from openmm_density.fitting.rebuilding.local_system import LocalSystem
 from openmm_density.fitting.rebuilding.molecule import Molecule
-from openmm_density.fitting.rebuilding.rebuilding import _RESIDUES_AT_ONCE, matched
 from openmm_density.fitting.rebuilding.register_search import RegisterSearch, Stretch
 from openmm_density.fitting.rebuilding.rotamer_search import RotamerSearch
-from openmm_density.fitting.rebuilding.sequence_match import SHIFTS
-from openmm_density.fitting.rebuilding.stretch_trial import Built, StretchTrial, Task, TrialTools
+from openmm_density.fitting.rebuilding.stretch_trial import StretchTrial, TrialTools
 from openmm_density.fitting.rebuilding.trial_workers import MOST_WORKERS
 from openmm_density.fitting.stability import Unstable
 from openmm_density.models.preparation import prepare
@@ -74,7 +72,6 @@ def search(tmp_path_factory: pytest.TempPathFactory) -> Search:
 def short() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("openmm_density.fitting.rebuilding.stretch_trial.ANNEALING_STEPS", 10)
-        patch.setattr("openmm_density.fitting.rebuilding.stretch_trial._RETRIES", 1)
         yield
 
 
@@ -104,61 +101,12 @@ def assert_same(found: list[StretchTrial], wanted: list[StretchTrial]) -> None:
         np.testing.assert_array_equal(one.shifted(), other.shifted())
 
 
-def test_a_chain_is_matched_bit_for_bit_as_by_one_alone(search: Search, workers: TrialWorkers) -> None:
-    chain = search.tools.registers.chains[0]
-    wanted = search.tools.matches.energies(search.positions, chain)
-    assert wanted.shape == (len(chain), len(SHIFTS)) and len(chain) > 2 * _RESIDUES_AT_ONCE
-    for each in (workers, TrialWorkers(1)):
-        np.testing.assert_array_equal(matched(each, search.tools, search.positions, chain, Going()), wanted)
-
-    class Stopped:
-        requested = True
-
-    assert matched(TrialWorkers(1), search.tools, search.positions, chain, Stopped()) is None
-
-
 def test_processes_find_bit_for_bit_what_one_alone_finds(
     search: Search, workers: TrialWorkers, alone: list[StretchTrial]
 ) -> None:
     done, trials = search.run(workers)
     assert done and max(trial.gain for trial in trials) > 0
     assert_same(trials, alone)
-
-
-class WithEmptySteps(StretchTrial):
-    """Minimises what is there, with steps between that have no tasks; or has no other steps, or none at all."""
-
-    def __init__(self, search: Search, kind: str) -> None:
-        chain = search.tools.registers.chains[0]
-        stretch = Stretch(chain, 5, 7)
-        super().__init__(search.tools.molecule, search.positions, [stretch], stretch.region)
-        self.kind, self.seen = kind, []
-
-    def course(self) -> Generator[list[Task], list[list[Built]], None]:
-        if self.kind == "none":
-            return
-        self.seen.append((yield []))
-        if self.kind == "tasks":
-            own = self._positions[self.moving]
-            self.seen += [built.energy for (built,) in (yield [Task("soft", 5, places=(own,))] * 3)]
-        self.seen += [(yield []), (yield [])]
-
-
-def test_steps_without_tasks_are_passed_over(search: Search, workers: TrialWorkers) -> None:
-    """As where no conformation of a place could be built."""
-    kinds = ("tasks", "empty", "none", "tasks")
-    found = []
-    for each in (workers, TrialWorkers(1)):
-        trials, ended = [WithEmptySteps(search, kind) for kind in kinds], []
-        assert each.run(search.tools, search.positions, trials, Going, ended.append)
-        assert sorted(ended) == [0, 1, 2, 3]
-        found.append([trial.seen for trial in trials])
-    assert found[0] == found[1]
-    assert [len(seen) for seen in found[0]] == [6, 3, 0, 6]
-    # Nor does a search wait in which no place has anything to do.
-    ended = []
-    assert workers.run(search.tools, search.positions, [WithEmptySteps(search, "empty")], Going, ended.append)
-    assert ended == [0]
 
 
 def test_a_process_that_is_lost_is_not_missed(
@@ -203,7 +151,7 @@ def test_a_request_to_stop_ends_processes_in_the_middle(search: Search) -> None:
         @property
         def requested(self) -> bool:
             self.looked += 1
-            return self.looked > 2
+            return self.looked > 1
 
     with TrialWorkers(2) as workers:
         workers.start()
@@ -224,6 +172,7 @@ def test_an_error_in_a_process_is_told_and_ends_the_others(search: Search) -> No
         TrialWorkers(2) as workers,
         pytest.raises(SimulationError, match="a part of the model could not be rebuilt: "),
     ):
+        workers.start()
         workers.run(search.tools, search.positions, [nowhere], Going, lambda _: None)
     assert workers._workers == []
 
@@ -254,6 +203,19 @@ def test_where_nothing_can_be_minimised_all_stays(search: Search, monkeypatch: p
     done, trials = search.run(TrialWorkers(1))
     assert done and [trial.gain for trial in trials] == [0.0, 0.0]
     np.testing.assert_array_equal(trials[0].shifted()[trials[0].moving], search.positions[trials[0].moving])
+
+
+def test_processes_start_where_there_is_enough_to_do(
+    search: Search, monkeypatch: pytest.MonkeyPatch, alone: list[StretchTrial]
+) -> None:
+    with TrialWorkers(2) as workers:
+        done, trials = search.run(workers)
+        assert done and workers._workers == []
+        assert_same(trials, alone)
+        monkeypatch.setattr("openmm_density.fitting.rebuilding.trial_workers._LITTLE", 10)
+        done, trials = search.run(workers)
+        assert done and len(workers._workers) == 2
+        assert_same(trials, alone)
 
 
 def test_a_small_model_has_few_workers_and_a_large_one_not_too_many() -> None:
