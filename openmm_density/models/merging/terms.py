@@ -33,7 +33,8 @@ def terms_of(force: openmm.Force, kind: str, members: int) -> tuple[np.ndarray, 
     rows = [method(k) for k in range(getattr(force, f"getNum{kind}s")())]
     particles = np.array([row[:members] for row in rows], dtype=np.int64).reshape(-1, members)
     numbers = [row[members:] if isinstance(row[-1], float) else row[-1] for row in rows]
-    return particles, np.array(numbers, dtype=np.float64).reshape(len(rows), -1)
+    # Where there are no terms, as many columns as any kind of them has numbers.
+    return particles, np.array(numbers, dtype=np.float64).reshape(len(rows), -1 if rows else 8)
 
 
 def constraints_of(system: openmm.System) -> tuple[np.ndarray, np.ndarray]:

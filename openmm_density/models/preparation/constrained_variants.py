@@ -37,8 +37,15 @@ class ConstrainedVariants:
 
     def whole(self, options: dict[str, Any]) -> openmm.System:
         """Return a System with all terms, those between constrained atoms among them."""
-        others = _beside_constraints(options)
-        return self._created(others | {"constraints": app.HBonds, "flexibleConstraints": True})
+        constrained = _beside_constraints(options) | {"constraints": app.HBonds}
+        try:
+            return self._created(constrained | {"flexibleConstraints": True})
+        except ValueError as error:
+            if "flexibleConstraints" not in str(error):
+                raise
+            return self._created(
+                constrained
+            )  # OpenMM refuses what it does not use, and no bond can be constrained
 
     def _created(self, options: dict[str, Any]) -> openmm.System:
         key = repr(options)

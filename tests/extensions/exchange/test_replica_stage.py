@@ -212,12 +212,12 @@ def test_replicas_go_on_in_their_contexts_where_no_bits_repeat_themselves(parts,
         construct(self, *arguments, **options)
 
     monkeypatch.setattr(replica_stage.ReplicaExchange, "__init__", counted)
-    monkeypatch.setattr(replica_stage, "repeats_itself", lambda _: False)
+    monkeypatch.setattr(replica_stage, "repeats_itself", lambda *_: False)
     # Another blur, matched at a saved state, would be another density, for which Contexts are new.
     protocol = replace(PROTOCOL, exchange_interval=40, match_blur=False)
     found = fit_of(parts, protocol).run()
     assert len(made) == 1 and found.exchange[0]["rounds"] == 2
-    monkeypatch.setattr(replica_stage, "repeats_itself", lambda _: True)
+    monkeypatch.setattr(replica_stage, "repeats_itself", lambda *_: True)
     made.clear()
     fit_of(parts, protocol).run()
     assert len(made) == 2
