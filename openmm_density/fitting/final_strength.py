@@ -192,7 +192,7 @@ def _next(crossing: float | None, within: float | None, beyond: float) -> float:
     """Return the strength to try next: with a quarter of the bracket on either side, or `NEAR_ENOUGH` where there is room."""
     below = LEAST if within is None else within
     if crossing is None:
-        return math.sqrt(below * beyond)
+        return LEAST if within is None else math.sqrt(below * beyond)
     wanted = crossing / NEAR_ENOUGH**0.5
     if within is None and wanted < NEAR_ENOUGH * LEAST:
         return LEAST

@@ -55,6 +55,12 @@ def test_a_geometry_that_bears_nothing_has_the_least_strength():
     assert found.limited_by == ["bond_rmsd", "angle_rmsd"]
 
 
+def test_what_is_unstable_at_all_strengths_is_tried_at_the_least_one_at_once():
+    asked = []
+    found = find_final_strength(lambda k: asked.append(k) or Trial.of(k, None), BOUNDS, 200.0)
+    assert asked == [200.0, LEAST] and found.chosen == LEAST
+
+
 def test_outliers_that_a_model_has_unpulled_are_not_due_to_the_pull():
     measure, _ = geometry(outliers=lambda k: 6 if k < 100 else 9)
     found = find_final_strength(measure, BOUNDS, 200.0)

@@ -13,7 +13,7 @@ from ...models.chemistry.backbone import atoms_by_name
 from ...models.chemistry.torsions import torsion_angles
 from .density_model import DensityEnergySlopes, DensityModel
 from .molecule import Molecule
-from .register_search import RegisterSearch, Stretch
+from .register_search import RegisterSearch
 from .side_chain_energy import SideChainEnergy
 from .side_chains import SideChain
 from .stretch_trial import Built, Found, Trial, TrialPlace
@@ -57,11 +57,6 @@ class Peptide(NamedTuple):
         return int(self.chain[self.place])
 
     @property
-    def stretch(self) -> Stretch:
-        """Both residues."""
-        return Stretch(self.chain, self.place, self.place + 1, ())
-
-    @property
     def region(self) -> np.ndarray:
         """Indices of the residues that move when it is flipped."""
         return self.chain[max(self.place - FLANK, 0) : self.place + 2 + FLANK]
@@ -84,10 +79,6 @@ class Turning(Protocol):
     @property
     def atoms(self) -> np.ndarray:
         """Indices of the atoms that turn."""
-
-    @property
-    def stretch(self) -> Stretch:
-        """The residues with such atoms."""
 
     @property
     def region(self) -> np.ndarray:

@@ -115,6 +115,8 @@ class Rebuilding:
         self._packing = SideChainPacking(self._molecule, self._density, self._rotamers)
         self._correlation = correlation
         self._by_energy = by_energy
+        # The regions of flips, and of stretches, for which there was no room.
+        self._left: tuple[set[bytes], set[bytes]] = set(), set()
         self._evident: list[ThreadSearch | EvidenceSearch] = []
         if evidence is not None:
             # Where the energy tells as well, it finds what one model leaves.
@@ -203,7 +205,7 @@ class Rebuilding:
             possible: list[FlipTrial] = [LoopTrial(self._molecule, result, each) for each in loops]
             possible += [PeptideTrial(self._molecule, result, *each) for each in planes]
             trials = [each for each in possible if self._has_room(_work_of_flip(each))]
-            self.changes.flips_left += len(possible) - len(trials)
+            self.changes.flips_left += _more_left(self._left[0], possible, trials)
             if not self._workers.run(self._tools, result, trials, stop, lambda _: None) or stop.requested:
                 break
             gaining = [each for each in trials if each.gain > each.least_gain]
@@ -264,8 +266,10 @@ class Rebuilding:
         return result
 
     def _falls(self, positions: np.ndarray) -> np.ndarray:
-        """Return by how much each residue fits worse than is usual where it is."""
-        return falls(self._molecule, positions, self._correlation.residue_correlations(positions))
+        """Return by how much each residue fits worse than is usual where it is; NaN where nothing is fitted, as of water."""
+        correlations = self._correlation.residue_correlations(positions)
+        fitted = np.bincount(self._molecule.residue_of, self._density.weights != 0, len(correlations)) > 0
+        return falls(self._molecule, positions, np.where(fitted, correlations, np.nan))
 
     def _has_room(self, work: float) -> bool:
         """Return whether there is room for some work, and take it."""
@@ -335,7 +339,7 @@ class Rebuilding:
             shifts = sum(len(stretch.shifts) for stretch in trial.stretches)
             if self._has_room(place_work(moving, len(trial.region), shifts)):
                 trials.append(trial)
-        self.changes.places_left += len(possible) - len(trials)
+        self.changes.places_left += _more_left(self._left[1], possible, trials)
         return trials
 
     def _run(self, positions: np.ndarray, trials: Sequence[StretchTrial], stop: StopRequest) -> bool:
@@ -390,3 +394,11 @@ def _as_given(prepared: Prepared) -> list[app.topology.Residue]:
 
 def _number(residue: app.topology.Residue) -> str:
     return f"{residue.id}{residue.insertionCode.strip()}"
+
+
+def _more_left(left: set[bytes], possible: Sequence[_Trial], trials: Sequence[_Trial]) -> int:
+    """Note the regions for which there was no room, without those that are tried; return by how many they are more."""
+    before = len(left)
+    left |= {each.region.tobytes() for each in possible}
+    left -= {each.region.tobytes() for each in trials}
+    return len(left) - before

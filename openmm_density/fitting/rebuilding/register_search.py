@@ -116,11 +116,6 @@ class RegisterSearch:
                 chain.append(following[chain[-1]])
             if len(chain) > 1:  # alone, a residue has no place next to it
                 self.chains.append(np.array(chain))
-        self._in_chains = {residue for chain in self.chains for residue in chain.tolist()}
-
-    def is_in_chain(self, residue: int) -> bool:
-        """Whether a residue, by its index, is one of two or more that are bonded."""
-        return residue in self._in_chains
 
     def with_neighbours(self, residue: int) -> np.ndarray:
         """Return the indices of a residue and of those next to it in its chain."""

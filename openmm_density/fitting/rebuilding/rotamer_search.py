@@ -210,28 +210,6 @@ class RotamerSearch:
         """Return the side chain of a residue, by its index, with Cβ; its torsions are empty where it does not turn."""
         return self._whole[residue]
 
-    def lowest_energy(
-        self,
-        residue: int,
-        own: np.ndarray,
-        around: np.ndarray,
-        positions: np.ndarray,
-        in_contact: np.ndarray,
-        slopes: DensityEnergySlopes,
-    ) -> float:
-        """Return the lowest energy in kJ/mol of the density and contacts of a side chain in its rotamers.
-
-        `own` (n, 3) in Å, of the atoms of its `side_chain`; `around` int (M,): indices of the atoms around it, and
-        nothing else is; `positions` (M, 3) in Å, of these; `in_contact` bool (M,): those that it must not overlap.
-        """
-        chain = self._whole[residue]
-        if not len(chain.scored):
-            return 0.0
-        pairs = np.tile(in_contact, (1, len(chain.scored), 1))
-        energy = SideChainEnergy(self._molecule, self._density, chain, around, positions[None], pairs)
-        integrals, contacts = (each[0] for each in energy.evaluate(chain.conformations(own)[None]))
-        return float((contacts + self._density.linear_energy(slopes, integrals)).min())
-
     def _best(
         self, chain: SideChain, positions: np.ndarray, slopes: DensityEnergySlopes, near: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:

@@ -25,6 +25,8 @@ _OTHER_LENGTH = 1.0
 # Of a histidine's hydrogen bond: Å between nitrogen and acceptor, the cosine of the least bent one, and the pH up to which both
 # nitrogens have a hydrogen.
 _HYDROGEN_BOND, _STRAIGHT, _HIS_PH = 3.5, np.cos(np.radians(50.0)), 6.5
+# Å by which hydrogens of one atom are as near to something, and to which heavy atoms are bonded.
+_AS_NEAR, _BONDED = 0.2, 1.8
 
 
 def find_variants(
@@ -227,8 +229,25 @@ def remove_replaced_hydrogens(residues: list[WorkResidue], links: list[Link]) ->
                 if is_hydrogen(atom) and np.linalg.norm(atom.position - parent.position) < 1.5
             ]
             if hydrogens:
-                nearest = min(hydrogens, key=lambda atom: np.linalg.norm(atom.position - partner.position))
-                residues[own].atoms.remove(nearest)
+                _replace_nearest(residues[own], parent, partner, hydrogens)
+
+
+def _replace_nearest(
+    residue: WorkResidue, parent: WorkAtom, partner: WorkAtom, hydrogens: list[WorkAtom]
+) -> None:
+    """Remove the hydrogen nearest to what is bound instead, of several the last by name; one left on a flat N is in its plane."""
+    distances = [np.linalg.norm(atom.position - partner.position) for atom in hydrogens]
+    nearest = [atom for atom, d in zip(hydrogens, distances) if d < min(distances) + _AS_NEAR]
+    removed = max(nearest, key=lambda atom: atom.name)
+    residue.atoms.remove(removed)
+    left = [atom for atom in hydrogens if atom is not removed]
+    others = [
+        atom.position
+        for atom in residue.atoms
+        if not is_hydrogen(atom) and 0.0 < np.linalg.norm(atom.position - parent.position) < _BONDED
+    ]
+    if parent.element is app.element.nitrogen and len(left) == 1 and len(others) == 1:
+        left[0].position = opposite(parent.position, [*others, partner.position], BOND_LENGTHS["N"])
 
 
 def _make_amide(residue: WorkResidue, partner: WorkAtom) -> None:

@@ -261,7 +261,7 @@ class Prepared:
             arguments["hydrogenMass"] = hydrogen_mass * unit.dalton
         system = self._variants.system(arguments)
         held = [each.atoms for each in self.potentials] if ligand_energies == "springs" else []
-        self._missing_terms().add_to(system)
+        self._missing_terms(arguments).add_to(system)
         self._add_springs(system, rigid_force_group, [*self.rigid, *held])
         if not held:
             self._add_ligands(system, constraints, with_energies=ligand_energies == "potentials")
@@ -271,7 +271,9 @@ class Prepared:
     def _options(self, cutoff: float = 1.0, method: Any = None) -> dict[str, Any]:
         """Return what ``createSystem`` is told beside constraints and masses; the cut-off in nm."""
         if method is None:
-            method = app.PME if self.solvent == "water" else app.CutoffNonPeriodic
+            # Before water is added there is no box.
+            boxed = self.solvent == "water" and self.topology.getPeriodicBoxVectors() is not None
+            method = app.PME if boxed else app.CutoffNonPeriodic
         options = {"nonbondedMethod": method, "removeCMMotion": False}
         return options if method is app.NoCutoff else options | {"nonbondedCutoff": cutoff * unit.nanometer}
 
@@ -308,16 +310,16 @@ class Prepared:
     @property
     def untyped(self) -> list[str]:
         """What of bonds and angles the force field has no term for, so that they are held at usual values."""
-        missing, atoms = self._missing_terms(), list(self.topology.atoms())
+        missing, atoms = self._missing_terms(self._options()), list(self.topology.atoms())
         return [
             " - ".join(atom_label(atoms[i]) for i in members)
             for members in (*missing.bonds.tolist(), *missing.angles.tolist())
         ]
 
-    def _missing_terms(self) -> MissingTerms:
-        """Return these terms."""
+    def _missing_terms(self, options: dict[str, Any]) -> MissingTerms:
+        """Return these terms, for which the force field may be asked for a System with options: they are the same with any."""
         if self._missing is None:
-            system = self._variants.whole(self._options())
+            system = self._variants.whole(options)
             held = [*self.rigid, *(each.atoms for each in self.potentials)]
             self._missing = missing_terms(system, self.topology, self.positions, held, self.links)
         return self._missing

@@ -65,7 +65,9 @@ def _directions(sites: Sequence[Site], symbol: str, is_flat: bool, around: Surro
     turns = 2 * np.pi * np.arange(count - 1) / max(count - 1, 1)
     ring = np.stack([np.cos(turns), np.sin(turns), np.full(count - 1, 1 / np.tan(angle))], axis=1)
     own = np.concatenate([[[0.0, 0.0, 1.0]], np.sin(angle) * ring])
-    ways = np.stack([each.apply(own) for each in Rotation.random(_ORIENTATIONS, rng=0)])
+    # Normal quaternions are rotations of one density; the generator of SciPy has other arguments in each version.
+    orientations = Rotation.from_quat(np.random.default_rng(0).normal(size=(_ORIENTATIONS, 4)))
+    ways = np.stack([each.apply(own) for each in orientations])
     return np.broadcast_to(ways, (len(sites), *ways.shape))
 
 

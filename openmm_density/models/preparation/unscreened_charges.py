@@ -112,7 +112,9 @@ def _gap_ends(topology: app.Topology, bonded: Mapping[int, list[app.topology.Ato
         if len(carboxylate) == len(_CARBOXYLATE):
             found.append(ChargedGroup(tuple(carboxylate), -1.0))
         ammonium = [atom for atom in after.atoms() if atom.name in _AMMONIUM]
-        if sum(map(is_hydrogen, ammonium)) == (2 if after.name == "PRO" else 3):
+        # A cap's methyl has hydrogens of the same names, and no N.
+        hydrogens = sum(map(is_hydrogen, ammonium))
+        if hydrogens == (2 if after.name == "PRO" else 3) and hydrogens < len(ammonium):
             found.append(ChargedGroup(tuple(atom.index for atom in ammonium), 1.0))
     return found
 

@@ -14,8 +14,6 @@ from openmm_density.fitting.rebuilding.molecule import Molecule
 from openmm_density.fitting.rebuilding.rotamer_search import RotamerSearch
 from openmm_density.models import Model, read_model
 from openmm_density.models.chemistry.elements import is_hydrogen
-from openmm_density.models.chemistry.side_chains import SIDE_CHAINS
-from openmm_density.models.chemistry.torsions import torsion_angles
 
 from ...fragments import fragment
 from ...restraints.single_forces import turned_about
@@ -159,33 +157,6 @@ def test_chosen_residues_alone_are_turned(native: Model, search: RotamerSearch) 
     first, second = wrong
     improved, turned = search.improved(positions, np.array([first]))
     assert turned == [first] and np.array_equal(improved[wrong[second]], positions[wrong[second]])
-
-
-def test_the_density_of_a_side_chain_is_that_of_all_its_atoms_in_its_best_rotamer(
-    native: Model, search: RotamerSearch
-) -> None:
-    density = search._density
-    per_map, per_pair = slopes = density.slopes(native.positions)
-    empty = np.zeros(0, dtype=np.int64), np.zeros((0, 3)), np.zeros(0, dtype=bool)
-    for name, turns in (("VAL", 3), ("ALA", 1), ("THR", 3)):
-        residue = next(r for r in native.topology.residues() if r.name == name)
-        index = {atom.name: atom.index for atom in residue.atoms()}
-        atoms = [i for n, i in index.items() if n not in ("N", "CA", "C", "O")]
-        behind = np.array([i for i in atoms if i != index["CB"]], dtype=np.int64)
-        path = [[index[n] for n in SIDE_CHAINS[name]]] if turns > 1 else np.zeros((0, 4), dtype=np.int64)
-        now = torsion_angles(native.positions, np.array(path))
-        energies = []
-        for wanted in np.radians((-60.0, 60.0, 180.0))[:turns]:
-            by = wanted - now[0] if turns > 1 else 0.0
-            places = turned_about(native.positions, index["CA"], index["CB"], behind, by)[atoms]
-            weights = density.weights[atoms]
-            squares = ((places[:, None] - places) ** 2).sum(axis=-1)
-            pairs = weights @ np.exp(-squares / (4 * density.sigma**2)) @ weights
-            energies.append(0.5 * per_pair * pairs - per_map * (density.map_integral(places) @ weights))
-        places = native.positions[search.side_chain(residue.index).atoms]
-        assert "CB" in index and min(energies) < 0
-        found = search.lowest_energy(residue.index, places, *empty, slopes)
-        assert found == pytest.approx(min(energies), rel=1e-6)
 
 
 def test_what_is_not_fitted_stays(native: Model, density: DensityFit) -> None:
