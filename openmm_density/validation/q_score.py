@@ -143,18 +143,19 @@ def _correlations(density_map: DensityMap, positions: np.ndarray, sigma: float) 
     sums = np.zeros((6, n))
     centre = density_map.value_at(positions)
 
-    def add(atoms: np.ndarray, values: np.ndarray, gaussian: np.ndarray) -> None:
+    def add(first: int, atoms: np.ndarray, values: np.ndarray, gaussian: np.ndarray) -> None:
         known = np.isfinite(values)
         atoms, values, gaussian = atoms[known], values[known] - centre[atoms[known]], gaussian[known]
         products = (None, values, values**2, gaussian, gaussian**2, values * gaussian)
-        for row, weights in zip(sums, products):
-            row += np.bincount(atoms, weights, n)
+        for row, weights in zip(sums[:, first : first + _ATOMS_AT_ONCE], products):
+            row += np.bincount(atoms - first, weights, len(row))
 
-    every = np.repeat(np.arange(n), POINTS_PER_SHELL)
-    add(every, centre[every], np.ones(len(every)))
     gaussian = np.exp(-0.5 * (RADII / sigma) ** 2)
-    for atoms, shells, points in _own_points(positions):
-        add(atoms, density_map.value_at(points), gaussian[shells])
+    for first in range(0, n, _ATOMS_AT_ONCE):
+        every = np.repeat(np.arange(first, min(first + _ATOMS_AT_ONCE, n)), POINTS_PER_SHELL)
+        add(first, every, centre[every], np.ones(len(every)))
+    for first, atoms, shells, points in _own_points(positions):
+        add(first, atoms, density_map.value_at(points), gaussian[shells])
 
     count, v, vv, g, gg, vg = sums
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -164,24 +165,23 @@ def _correlations(density_map: DensityMap, positions: np.ndarray, sigma: float) 
     return np.where(np.isfinite(centre), np.where(varies, scores, 0.0), np.nan)
 
 
-def _own_points(positions: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield the points of all shells that belong to their atom: atoms, shells and points, shape (P,), (P,), (P, 3)."""
-    away = _neighbours(positions)
+def _own_points(positions: np.ndarray) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
+    """Yield the points of shells that belong to their atom: the first of the atoms at hand, atoms, shells and points (P, 3)."""
+    away, begins = _neighbours(positions)
     for first in range(0, len(positions), _ATOMS_AT_ONCE):
         pending = np.arange(first, min(first + _ATOMS_AT_ONCE, len(positions)))
         filled = np.zeros(len(pending), dtype=np.int64)
         for attempt in range(_TRIES):
             directions = _spiral(POINTS_PER_SHELL + 2 * attempt)
-            reach = _reach(away[pending], directions)
+            reach = _reach(away, begins, pending, directions)
             # Reach falls with the radius alone: a shell has 8 points of its own where the eighth-longest reach is beyond it.
             eighth = np.partition(reach, -POINTS_PER_SHELL, axis=1)[:, -POINTS_PER_SHELL]
             now = np.searchsorted(RADII, eighth, side="right")
             shells = np.arange(len(RADII))
-            new = (shells >= filled[:, None]) & (shells < now[:, None])
-            own = new[:, :, None] & (reach[:, None, :] >= RADII[:, None])
-            atoms, shells, which = np.nonzero(own)
-            atoms = pending[atoms]
-            yield atoms, shells, positions[atoms] + RADII[shells][:, None] * directions[which]
+            rows, shells = np.nonzero((shells >= filled[:, None]) & (shells < now[:, None]))
+            points, which = np.nonzero(reach[rows] >= RADII[shells][:, None])
+            atoms, shells = pending[rows[points]], shells[points]
+            yield first, atoms, shells, positions[atoms] + RADII[shells][:, None] * directions[which]
             filled = np.maximum(filled, now)
             unfilled = filled < len(RADII)
             pending, filled = pending[unfilled], filled[unfilled]
@@ -189,31 +189,35 @@ def _own_points(positions: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray,
                 break
 
 
-def _neighbours(positions: np.ndarray) -> np.ndarray:
-    """Return the vectors from each position to those that may own points around it, shape (N, K, 3), NaN if fewer."""
+def _neighbours(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the vectors from each position to those that may own points around it, one after the other, and where each begins.
+
+    There is one of NaN before those of each.
+    """
     pairs = cKDTree(positions).query_pairs((1 + _MARGIN) * RADII[-1], output_type="ndarray")
     pairs = np.concatenate([pairs, pairs[:, ::-1]])
     pairs = pairs[np.argsort(pairs[:, 0], kind="stable")]
-    count = np.bincount(pairs[:, 0], minlength=len(positions))
-    place = np.arange(len(pairs)) - np.repeat(np.cumsum(count) - count, count)
-    away = np.full((len(positions), max(int(count.max(initial=0)), 1), 3), np.nan)
-    away[pairs[:, 0], place] = positions[pairs[:, 1]] - positions[pairs[:, 0]]
-    return away
+    begins = np.append(0, np.cumsum(np.bincount(pairs[:, 0], minlength=len(positions)) + 1))
+    away = np.full((begins[-1], 3), np.nan)
+    away[np.arange(len(pairs)) + pairs[:, 0] + 1] = positions[pairs[:, 1]] - positions[pairs[:, 0]]
+    return away, begins
 
 
-def _reach(away: np.ndarray, directions: np.ndarray) -> np.ndarray:
+def _reach(away: np.ndarray, begins: np.ndarray, atoms: np.ndarray, directions: np.ndarray) -> np.ndarray:
     """Return how far from each atom its points belong to it along each direction, shape (atoms, directions).
 
     Along **u** a point at radius r is at |r **u** − **d**| from a neighbour at **d**, which first falls below 0.9 r at the
     smaller root of (1 − 0.81) r² − 2 r **u**·**d** + d² = 0, and never where there is none.
     """
     share = 1 - _MARGIN**2
-    along = away @ directions.T
-    square = (away**2).sum(axis=2)[:, :, None]
+    count = begins[atoms + 1] - begins[atoms]
+    rows = np.cumsum(count) - count
+    own = away[np.arange(count.sum()) + np.repeat(begins[atoms] - rows, count)]
+    along = own @ directions.T
     with np.errstate(invalid="ignore"):
-        root = (along - np.sqrt(along**2 - share * square)) / share
-        meets = (along > 0) & np.isfinite(root)
-    return np.where(meets, root, np.inf).min(axis=1)
+        root = (along - np.sqrt(along**2 - share * (own**2).sum(axis=1)[:, None])) / share
+        root[~((along > 0) & np.isfinite(root))] = np.inf
+    return np.minimum.reduceat(root, rows, axis=0)
 
 
 @lru_cache(maxsize=_TRIES)
