@@ -131,6 +131,20 @@ def test_nothing_imports_in_a_circle():
         left = {name: found for name, found in left.items() if name not in lowest}
 
 
+def test_no_module_has_the_name_of_what_its_package_shows():
+    """What is imported at its first use would be the module wherever that was imported before."""
+    assert [
+        f"{name}.{each.name}"
+        for name, (path, tree) in modules().items()
+        if path.name == "__init__.py"
+        for block in tree.body
+        if isinstance(block, ast.If)  # TYPE_CHECKING
+        for statement in block.body
+        for each in statement.names
+        if f"{name}.{each.name}" in modules()
+    ] == []
+
+
 def test_modules_are_short():
     assert [
         f"{path.relative_to(PROJECT)}: {lines}"

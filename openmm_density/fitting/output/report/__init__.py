@@ -7,7 +7,7 @@ from ....base.lazy_names import lazy_names
 if TYPE_CHECKING:
     from .contents import FitContents, contents_of
     from .earlier_fit import corrections_of, read_contents
-    from .fit_page import fit_page
+    from .page_of_fit import fit_page
 
 __all__ = ["FitContents", "contents_of", "corrections_of", "fit_page", "read_contents"]
 
