@@ -116,7 +116,7 @@ def _add_more_files(parser: argparse.ArgumentParser) -> None:
         "--place",
         choices=("auto", "on", "off"),
         default="auto",
-        help="place the model in the map as a rigid body first (auto: if it does not lie in its density)",
+        help="place the model in the map as a rigid body first (auto: if it lies outside or beside its density)",
     )
     parser.add_argument(
         "--symmetry",
@@ -135,7 +135,7 @@ def _add_protocol(parser: argparse._ArgumentGroup) -> None:
         help="quick, standard (default), cascade, gentle, exchange, or a file; see protocol.toml of any fit",
     )
     parser.add_argument(
-        "--steps", type=whole_number, metavar="N", help="steps of all stages (those of the protocol)"
+        "--steps", type=whole_number, metavar="N", help="steps of all stages together (those of the protocol)"
     )
     parser.add_argument(
         "--strength",
@@ -150,18 +150,20 @@ def _add_protocol(parser: argparse._ArgumentGroup) -> None:
         help="kJ/mol per fitted atom at the end: auto is the largest that keeps the geometry as it is without the map (auto, or "
         "the number of --strength)",
     )
-    parser.add_argument("--temperature", type=number, metavar="K", help="in K (that of the protocol)")
+    parser.add_argument(
+        "--temperature", type=number, metavar="K", help="highest temperature, in K (that of the protocol)"
+    )
     parser.add_argument(
         "--density-interval",
         type=whole_number,
         metavar="N",
-        help="apply the density force every N-th step, N times as strongly (1)",
+        help="apply the density force every N-th step, N times as strongly: 1, 2 or 4 (1)",
     )
     parser.add_argument(
         "--search",
         choices=("off", "auto", "full"),
-        help="searches for rotamers and registers: none, as far as they take about as long as the steps (that of the protocol, "
-        "auto), or all that the protocol asks for",
+        help="searches for rotamers, flipped peptides and registers: none, at most about as long as the rest of the fit takes, "
+        "or without a limit (that of the protocol, auto)",
     )
     parser.add_argument(
         "--restrain",
@@ -172,7 +174,8 @@ def _add_protocol(parser: argparse._ArgumentGroup) -> None:
     parser.add_argument(
         "--restrain-to",
         metavar="MODEL2",
-        help="also restrain distances to those of another model of the same molecule, where the density does not disagree",
+        help="also restrain distances to those of another model of the same molecule, released where the density "
+        "contradicts them",
     )
     parser.add_argument(
         "--planarity",
@@ -201,7 +204,7 @@ def _add_density(parser: argparse._ArgumentGroup) -> None:
         "--atoms",
         default="heavy",
         metavar="SELECTION",
-        help='which atoms are fitted: "heavy" (default), "all" or an mdtraj selection',
+        help='which atoms are fitted: "heavy" (default: no hydrogens, waters or single ions), "all" or an mdtraj selection',
     )
 
 
@@ -211,7 +214,7 @@ def _add_force_field(parser: argparse._ArgumentGroup) -> None:
         action="append",
         default=[],
         metavar="NAME|FILE.xml",
-        help="amber14 (default), charmm36, or an OpenMM file; may be given several times, as for ligands",
+        help="amber14 (default), charmm36 (no nucleic acids), or an OpenMM file; may be given several times, as for ligands",
     )
     parser.add_argument(
         "--allow-scripts",
@@ -222,7 +225,8 @@ def _add_force_field(parser: argparse._ArgumentGroup) -> None:
         "--solvent",
         default="none",
         metavar="NAME",
-        help="none (default, screened), obc, gbn2, or water (with ions, in a box around model and density)",
+        help="none (default: screened charges), obc or gbn2 (generalised Born), or water (a box with ions, at "
+        "1 bar)",
     )
     parser.add_argument(
         "--ligand-forcefield",
@@ -256,9 +260,18 @@ def _add_run(parser: argparse._ArgumentGroup) -> None:
         metavar="NAME",
         help="OpenMM platform: CPU (default), CUDA, HIP, OpenCL or Reference",
     )
-    parser.add_argument("--threads", type=whole_number, metavar="N", help="CPU threads (all cores)")
     parser.add_argument(
-        "--seed", type=whole_number, default=0, metavar="N", help="of velocities and noise (%(default)s)"
+        "--threads",
+        type=whole_number,
+        metavar="N",
+        help="CPU threads, and processes of the searches (all cores)",
+    )
+    parser.add_argument(
+        "--seed",
+        type=whole_number,
+        default=0,
+        metavar="N",
+        help="of velocities and noise (%(default)s); with --threads 1 the same seed gives the same bits",
     )
     parser.add_argument(
         "--report-interval",

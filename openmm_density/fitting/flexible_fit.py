@@ -90,7 +90,8 @@ class FlexibleFit:
     report_interval : int
         Steps between rows of the log and frames of the trajectory.
     save_interval : int
-        Steps between saved states, at each of which a new Context is made.
+        Steps between saved states, at each of which a new Context is made: on Reference, and on CPU with one thread, a resumed
+        fit repeats the uninterrupted one bit for bit.
     place : {"auto", "on", "off"} or Placement
         Whether the model is first placed in the map as a rigid body, see `fitting.placement`; ``auto``: if it lies outside
         the density, or beside its own. Or where it was placed before.

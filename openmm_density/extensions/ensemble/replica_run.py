@@ -235,7 +235,7 @@ class ReplicaRun:
     def _context(
         self, state: ReplicaState, stage: Stage, fresh: bool = False
     ) -> tuple[ReplicaSystem, openmm.Context]:
-        """Return System and Context at a state; on a CPU new ones, so that a run that was resumed has the same bits."""
+        """Return System and Context at a state: new ones where the platform repeats itself, for the same bits after a resume."""
         kept = self._kept
         timestep = self._protocol.timestep / 1000 / 2**state.caution
         usable = kept is not None and kept[0] == state.stage and not repeats_itself(*self._platform)

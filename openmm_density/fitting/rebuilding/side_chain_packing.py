@@ -39,8 +39,9 @@ _MOST_TOGETHER, _TRIED_FIRST, _TRIED, _DISTURBED = 4, 6, 3, 15.0
 _PROMISED = -150.0
 # Changes that are built, of all side chains; iterations before contacts are hard.
 _PART_TRIED, _SCREEN = 0.1, 60
-# Two or three side chains are built in each other's places, whatever that promises, where the correlation of their residues is
-# lower than the median by so much, and their Cβ are so near (Å); the fewest atoms of one; the most groups, and the ways of each.
+# Two or three side chains are built in each other's places, whatever that promises, where their residues fit worse than is usual
+# there by so much (`suspicions.falls`), and their Cβ are so near (Å). The fewest atoms of one; the most groups, and the ways of
+# each.
 _FALL, _NEAR, _FEWEST_ATOMS, _GROUPS, _WAYS = 0.1, 11.0, 3, 3, 20
 
 

@@ -198,7 +198,7 @@ def _parametrised(
 
 @contextmanager
 def _naming_the_model(model: Model) -> Iterator[None]:
-    """Raise InputError that names the model where pdbfixer or Modeller fails."""
+    """Raise InputError that names the model where missing atoms cannot be built."""
     try:
         yield
     except (openmm.OpenMMException, LookupError, ValueError, ArithmeticError) as error:
@@ -224,8 +224,8 @@ def _check_built(model: Model, topology: app.Topology, positions: np.ndarray) ->
 def repeatable(platform: openmm.Platform) -> Iterator[None]:
     """Make the building of atoms reproducible to the bit.
 
-    Modeller draws hydrogen directions from Python's generator, and neither it nor pdbfixer passes properties
-    to the platform: seed the one, set defaults of the other, and put both back.
+    `Modeller.addSolvent` replaces water by ions at random, by Python's generator, and neither it nor pdbfixer passes
+    properties to the platform: seed the one, set defaults of the other, and put both back.
     """
     state = random.getstate()
     random.seed(0)
