@@ -147,7 +147,7 @@ def test_the_keys_of_protocol_files_are_all_there_with_their_defaults(heading, k
     protocol = read_protocol(tmp_path / "mine.toml")
     read = dataclasses.asdict(protocol if kind is Protocol else protocol.stages[0])
     read.pop("stages", None)
-    page = (DOCS / "guide" / "protocols.md").read_text(encoding="utf-8")
+    page = (DOCS / "reference" / "protocol_files.md").read_text(encoding="utf-8")
     table = re.search(rf"^\| {re.escape(heading)} \|.*\n\|[- |]+\n((?:\|.*\n)+)", page, flags=re.MULTILINE)
     words = {"none": None, "needed": 1, "the file's name": "mine"}
     told = {}
