@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 from openmm import app
 
 from ..base.errors import SimulationError
 from ..base.units import ANGSTROM_PER_NANOMETER
-from ..validation.geometry import GeometryReport, geometry_report
+from ..validation.geometry import GeometryReport, ModelGeometry
 from .engine import Engine
 from .final_strength import LEAST, GeometryBounds, StrengthFound, Trial, find_final_strength
 from .interrupts import StopRequest
@@ -43,7 +44,11 @@ class FinalTrials:
 
     def geometry(self, positions: np.ndarray) -> GeometryReport:
         """Return the geometry of the model with positions (N, 3) in Å."""
-        return geometry_report(self._topology, positions[: self._topology.getNumAtoms()])
+        return self._assessed.report(positions[: self._topology.getNumAtoms()])
+
+    @cached_property
+    def _assessed(self) -> ModelGeometry:
+        return ModelGeometry(self._topology)
 
     def bounds(self, state: RunState) -> GeometryBounds:
         """Return the bounds that the relaxed model sets."""

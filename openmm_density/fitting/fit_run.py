@@ -19,7 +19,7 @@ from ..base.stopwatch import Stopwatch
 from ..base.units import ANGSTROM_PER_NANOMETER
 from ..models.preparation import Prepared
 from ..models.structure_files import Header, prepared_header
-from ..validation.geometry import geometry_report
+from ..validation.geometry import GeometryReport
 from .checkpoints import RunFolder
 from .engine import Engine
 from .final_trials import FinalTrials
@@ -263,16 +263,16 @@ class FitRun:
             found=state.found,
         )
 
+    def geometry(self, positions: np.ndarray) -> GeometryReport:
+        """Return the geometry of the model without solvent, at positions (N, 3) in Å."""
+        return self._trials.geometry(positions)
+
     def _better(self, result: FitResult) -> FitResult:
         """Keep the model as it was where the fit came to its end and did not make it better."""
         if result.interrupted or not result.strength:
             return result
-        topology = self._solute.topology
         with self._stopwatch.part("scoring"):
-            geometry = [
-                geometry_report(topology, positions[: topology.getNumAtoms()])
-                for positions in (result.initial, result.final)
-            ]
+            geometry = [self.geometry(positions) for positions in (result.initial, result.final)]
             fell = not result.cc_final >= result.cc_initial
             noise = self._measurements.cc_noise(result.initial, result.cc_initial) if fell else 0.0
         because = why_not_better(result.cc_initial, result.cc_final, *geometry, noise)

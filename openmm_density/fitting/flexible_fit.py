@@ -24,6 +24,7 @@ from ..maps.density_map import DensityMap
 from ..models.preparation import Prepared
 from ..models.structures import Model
 from ..restraints.planarity import SIGMA
+from ..validation.geometry import GeometryReport
 from ..validation.map_checks import MapChecks
 from ..validation.model_report import map_report
 from .checkpoints import RunFolder
@@ -308,6 +309,11 @@ class FlexibleFit:
     def rebuilds_before(self, number: int) -> bool:
         """Whether parts of the model are rebuilt before a stage of the protocol, by its number from 0."""
         return self._run.searches.plan.before(number) is not None
+
+    @takes_units("positions")
+    def geometry(self, positions: np.ndarray) -> GeometryReport:
+        """Return the geometry of the model without solvent, at positions (N, 3) of its atoms, and maybe others behind, in Å."""
+        return self._run.geometry(positions)
 
     @takes_units("positions")
     def map_report(self, topology: app.Topology, positions: np.ndarray) -> HelperResult[dict[str, Any]]:

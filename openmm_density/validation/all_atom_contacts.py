@@ -14,6 +14,7 @@ from openmm import app
 from scipy.spatial import cKDTree
 
 from ..maps.grids import checked_positions
+from ..models.chemistry.contacts import within_bonds
 from ..models.chemistry.elements import is_hydrogen, is_metal
 from ..models.chemistry.hydrogen_places import Site, Surroundings, ideal_directions
 from ..models.chemistry.pierced_rings import rings_of
@@ -128,10 +129,11 @@ class _Chemistry:
 
     def __init__(self, topology: app.Topology, atoms: list[app.topology.Atom]) -> None:
         self.atoms = atoms
+        self._bonds = bonded_pairs(topology)
         self.bonded: dict[int, set[int]] = defaultdict(set)
-        for first, second in topology.bonds():
-            self.bonded[first.index].add(second.index)
-            self.bonded[second.index].add(first.index)
+        for first, second in self._bonds.tolist():
+            self.bonded[first].add(second)
+            self.bonded[second].add(first)
         flat_rings = (
             ring for ring in rings_of(topology) if len(ring) in (5, 6) and all(map(self._is_flat, ring))
         )
@@ -184,10 +186,15 @@ class _Chemistry:
         pairs = there[cKDTree(places[there]).query_pairs(2 * radii.max() - CLASH, output_type="ndarray")]
         distances = np.linalg.norm(places[pairs[:, 0]] - places[pairs[:, 1]], axis=1)
         overlap = radii[pairs].sum(axis=1) - distances >= CLASH
-        for first, second in pairs[overlap & ~waters[pairs].all(axis=1)].tolist():
-            if not self.is_near(first, second):
-                found[first].append(second)
-                found[second].append(first)
+        pairs = pairs[overlap & ~waters[pairs].all(axis=1)]
+        # Too few bonds part two atoms for a contact: four where one is a hydrogen, else three.
+        light = np.array(self.hydrogen)[pairs].any(axis=1)
+        near = np.zeros(len(pairs), dtype=bool)
+        for most, chosen in ((3, ~light), (4, light)):
+            near[chosen] = within_bonds(self._bonds, pairs[chosen], len(self.atoms), most)
+        for first, second in pairs[~near].tolist():
+            found[first].append(second)
+            found[second].append(first)
         return found
 
     def around(self, atom: int, bonds: int) -> set[int]:
@@ -197,11 +204,6 @@ class _Chemistry:
             reached = {other for each in reached for other in self.bonded[each]} - found
             found = found | reached
         return found - {atom}
-
-    def is_near(self, first: int, second: int) -> bool:
-        """Return whether too few bonds part two atoms for a contact."""
-        bonds = 4 if self.hydrogen[first] or self.hydrogen[second] else 3
-        return second in self.around(first, bonds)
 
     def may_overlap(self, first: int, second: int, places: np.ndarray) -> float:
         """Return by how much two atoms may overlap: 0 where they make no hydrogen bond."""

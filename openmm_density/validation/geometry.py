@@ -11,7 +11,7 @@ from openmm import app
 
 from ..base.errors import InputError
 from ..maps.grids import checked_positions
-from ..models.chemistry.contacts import near_contacts
+from ..models.chemistry.contacts import ContactAtoms
 from ..models.chemistry.elements import is_hydrogen
 from ..models.chemistry.ideal_geometry import angles_at, bond_angles, heavy_bonds, ideal_values, lengths_of
 from ..models.chemistry.ramachandran_tables import (
@@ -19,6 +19,7 @@ from ..models.chemistry.ramachandran_tables import (
     CELL,
     CENTRES,
     FAVOURED,
+    BackboneTorsions,
     backbone_torsions,
     ramachandran_tables,
 )
@@ -120,36 +121,50 @@ class GeometryChange:
 
 def geometry_report(topology: app.Topology, positions: Any) -> GeometryReport:
     """Assess a model's geometry. `positions` (N, 3) in Å where plain."""
-    positions = checked_positions(positions, topology.getNumAtoms(), topology)
-    atoms = list(topology.atoms())
-    heavy = np.array([not is_hydrogen(atom) for atom in atoms], dtype=bool)
-    bonds = heavy_bonds(topology)
-    angles = bond_angles(bonds)
-    lengths, degrees = ideal_values(topology, bonds, angles)
+    return ModelGeometry(topology).report(positions)
 
-    clashes, _ = near_contacts(topology, positions)
-    peptides = peptide_torsions(topology)
-    omega = torsion_angles(positions, peptides)
-    centres = chiral_centres(topology)
-    improper = torsion_angles(positions, centres)
-    centre_names = tuple(_describe(atoms, centre[:1]) for centre in centres)
-    backbone = _ramachandran_fields(topology, positions)
-    return GeometryReport(
-        **_deviations("bond", atoms, bonds, lengths_of(positions, bonds) - lengths),
-        **_deviations("angle", atoms, angles, angles_at(positions, angles) - degrees),
-        atom_count=int(heavy.sum()),
-        clash_count=len(clashes),
-        clashscore=1000.0 * len(clashes) / max(int(heavy.sum()), 1),
-        **_peptide_fields(atoms, peptides, omega),
-        **_chirality_fields(atoms, centres, improper, centre_names),
-        **backbone,
-        **_rotamer_fields(topology, positions),
-        notes=[TABLES_MISSING] if backbone["ramachandran_count"] is None else [],
-        peptides=tuple(_describe(atoms, peptide[[0, 3]]) for peptide in peptides),
-        omega=omega,
-        centres=centre_names,
-        improper=improper,
-    )
+
+class ModelGeometry:
+    """What of a topology its geometry is assessed by, found once for many positions."""
+
+    def __init__(self, topology: app.Topology) -> None:
+        self._topology = topology
+        self._atoms = list(topology.atoms())
+        self._n_heavy = sum(not is_hydrogen(atom) for atom in self._atoms)
+        self._bonds = heavy_bonds(topology)
+        self._angles = bond_angles(self._bonds)
+        self._ideal = ideal_values(topology, self._bonds, self._angles)
+        self._contacts = ContactAtoms(topology)
+        self._peptides, self._centres = peptide_torsions(topology), chiral_centres(topology)
+        self._backbone, self._side_chains = backbone_torsions(topology), side_chain_torsions(topology)
+        self._peptide_names = tuple(_describe(self._atoms, each[[0, 3]]) for each in self._peptides)
+        self._centre_names = tuple(_describe(self._atoms, each[:1]) for each in self._centres)
+
+    def report(self, positions: Any) -> GeometryReport:
+        """Return the geometry of the model at positions (N, 3), in Å where plain."""
+        atoms, topology = self._atoms, self._topology
+        positions = checked_positions(positions, len(atoms), topology)
+        lengths, degrees = self._ideal
+        clashes, _ = self._contacts.near(positions)
+        omega = torsion_angles(positions, self._peptides)
+        improper = torsion_angles(positions, self._centres)
+        backbone = _ramachandran_fields(topology, _in_plot(self._backbone.at(positions), positions))
+        return GeometryReport(
+            **_deviations("bond", atoms, self._bonds, lengths_of(positions, self._bonds) - lengths),
+            **_deviations("angle", atoms, self._angles, angles_at(positions, self._angles) - degrees),
+            atom_count=self._n_heavy,
+            clash_count=len(clashes),
+            clashscore=1000.0 * len(clashes) / max(self._n_heavy, 1),
+            **_peptide_fields(atoms, self._peptides, omega),
+            **_chirality_fields(atoms, self._centres, improper, self._centre_names),
+            **backbone,
+            **_rotamer_fields(topology, _deviations_of(self._side_chains, positions)),
+            notes=[TABLES_MISSING] if backbone["ramachandran_count"] is None else [],
+            peptides=self._peptide_names,
+            omega=omega,
+            centres=self._centre_names,
+            improper=improper,
+        )
 
 
 def _deviations(
@@ -193,9 +208,8 @@ def _chirality_fields(
     }
 
 
-def _rotamer_fields(topology: app.Topology, positions: np.ndarray) -> dict[str, Any]:
+def _rotamer_fields(topology: app.Topology, chains: RotamerDeviations) -> dict[str, Any]:
     residues = list(topology.residues())
-    chains = rotamer_deviations(topology, positions)
     eclipsed = chains.residues[chains.eclipsed]
     return {
         "rotamer_count": len(chains.residues),
@@ -222,8 +236,7 @@ def compare_geometry(before: GeometryReport, after: GeometryReport) -> GeometryC
     )
 
 
-def _ramachandran_fields(topology: app.Topology, positions: np.ndarray) -> dict[str, Any]:
-    found = ramachandran(topology, positions)
+def _ramachandran_fields(topology: app.Topology, found: Ramachandran) -> dict[str, Any]:
     if found.regions is None:
         parts = ("count", "favoured_count", "allowed_count", "outlier_count", "outliers")
         return {f"ramachandran_{part}": None for part in parts}
@@ -270,7 +283,10 @@ def ramachandran(topology: app.Topology, positions: np.ndarray) -> Ramachandran:
 
     `positions` (N, 3) in Å.
     """
-    found = backbone_torsions(topology, positions)
+    return _in_plot(backbone_torsions(topology, positions), positions)
+
+
+def _in_plot(found: BackboneTorsions, positions: np.ndarray) -> Ramachandran:
     phi = found.handedness * torsion_angles(positions, found.atoms[:, :4])
     psi = found.handedness * torsion_angles(positions, found.atoms[:, 1:])
     return Ramachandran(found.residues, phi, psi, _regions(found.plots, phi, psi))
@@ -314,7 +330,11 @@ def rotamer_deviations(topology: app.Topology, positions: np.ndarray) -> Rotamer
 
     `positions` (N, 3) in Å.
     """
-    torsions, owners = side_chain_torsions(topology)
+    return _deviations_of(side_chain_torsions(topology), positions)
+
+
+def _deviations_of(side_chains: tuple[np.ndarray, np.ndarray], positions: np.ndarray) -> RotamerDeviations:
+    torsions, owners = side_chains
     deviations = np.abs(from_staggered(torsion_angles(positions, torsions)))
     residues, which = np.unique(owners, return_inverse=True)
     worst = np.zeros(len(residues))

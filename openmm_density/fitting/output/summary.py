@@ -268,11 +268,8 @@ def _planarity(fit: FlexibleFit, result: FitResult) -> dict[str, Any]:
 
 def _geometry(fit: FlexibleFit, result: FitResult) -> dict[str, Any]:
     """Return the geometry of the model before, relaxed and after, and of the reference, and what the fit changed of it."""
-    topology, prepared, reference = fit.solute.topology, result.prepared, fit.reference
-    before, relaxed, after = (
-        geometry_report(topology, positions[: topology.getNumAtoms()])
-        for positions in (result.initial, result.relaxed, result.final)
-    )
+    prepared, reference = result.prepared, fit.reference
+    before, relaxed, after = map(fit.geometry, (result.initial, result.relaxed, result.final))
     of_reference = None if reference is None else geometry_report(reference.topology, reference.positions)
     return {
         "start_strain": fit.start_strain.as_dict(prepared.topology),

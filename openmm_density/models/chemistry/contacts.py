@@ -21,6 +21,32 @@ BONDS_APART = 4
 _POLAR = frozenset({"N", "O", "F", "S"})
 
 
+class ContactAtoms:
+    """What of the heavy atoms of a topology tells which of them clash, found once for many positions."""
+
+    def __init__(self, topology: app.Topology) -> None:
+        self._radii, self._polar = contact_radii(topology)
+        counted = [
+            a.element is not None and not is_hydrogen(a) and not is_metal(a) for a in topology.atoms()
+        ]
+        self._chosen, self._bonds = np.flatnonzero(counted), bonded_pairs(topology)
+
+    def near(self, positions: np.ndarray, reach: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+        """Return what `near_contacts` does."""
+        radii, polar, chosen = self._radii, self._polar, self._chosen
+        if len(chosen) < 2:
+            return np.zeros((0, 2), dtype=np.int64), np.zeros(0)
+        farthest = 2 * radii[chosen].max() - CLASH_OVERLAP + reach
+        pairs = chosen[cKDTree(positions[chosen]).query_pairs(farthest, output_type="ndarray")]
+        i, j = pairs[:, 0], pairs[:, 1]
+        clash = radii[i] + radii[j] - CLASH_OVERLAP - HYDROGEN_BOND_ALLOWANCE * (polar[i] & polar[j])
+        near = np.linalg.norm(positions[i] - positions[j], axis=1) < clash + reach
+        pairs, clash = pairs[near], clash[near]
+        apart = ~within_bonds(self._bonds, pairs, len(radii))
+        order = np.lexsort((pairs[apart, 1], pairs[apart, 0]))
+        return pairs[apart][order], clash[apart][order]
+
+
 def near_contacts(
     topology: app.Topology, positions: np.ndarray, reach: float = 0.0
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -29,21 +55,7 @@ def near_contacts(
     `positions` (N, 3) in Å; `reach` in Å beyond the distance at which a pair clashes. Returns `pairs` int (P, 2);
     `clash` (P,): the distance in Å below which each pair clashes.
     """
-    radii, polar = contact_radii(topology)
-    counted = [a.element is not None and not is_hydrogen(a) and not is_metal(a) for a in topology.atoms()]
-    chosen = np.flatnonzero(counted)
-    if len(chosen) < 2:
-        return np.zeros((0, 2), dtype=np.int64), np.zeros(0)
-    farthest = 2 * radii[chosen].max() - CLASH_OVERLAP + reach
-    pairs = chosen[cKDTree(positions[chosen]).query_pairs(farthest, output_type="ndarray")]
-    i, j = pairs[:, 0], pairs[:, 1]
-    clash = radii[i] + radii[j] - CLASH_OVERLAP - HYDROGEN_BOND_ALLOWANCE * (polar[i] & polar[j])
-    near = np.linalg.norm(positions[i] - positions[j], axis=1) < clash + reach
-    pairs, clash = pairs[near], clash[near]
-    bonds = bonded_pairs(topology)
-    apart = ~within_bonds(bonds, pairs, topology.getNumAtoms())
-    order = np.lexsort((pairs[apart, 1], pairs[apart, 0]))
-    return pairs[apart][order], clash[apart][order]
+    return ContactAtoms(topology).near(positions, reach)
 
 
 def contact_radii(topology: app.Topology) -> tuple[np.ndarray, np.ndarray]:

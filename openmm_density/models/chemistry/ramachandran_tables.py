@@ -12,8 +12,8 @@ from openmm import app
 
 from .backbone import atoms_by_name
 from .residues import is_d_amino_acid
-from .stereocentres import d_amino_acids
-from .torsions import peptide_torsions
+from .stereocentres import FLAT, chiral_centres
+from .torsions import peptide_torsions, torsion_angles
 
 FAVOURED = 0.02
 """The part of well-ordered residues that lie outside of the favoured regions, which hold 98% of them."""
@@ -33,15 +33,20 @@ class BackboneTorsions(NamedTuple):
     atoms: np.ndarray
     plots: np.ndarray  # (R,), the name of the plot of each, one of `ALLOWED`
     handedness: np.ndarray  # (R,), −1 for D-amino acids, whose plot is inverted, else 1
+    centres: np.ndarray  # int (R, 4), Cα and its neighbours as in `chiral_centres`, or −1 without Cβ
+
+    def at(self, positions: np.ndarray) -> BackboneTorsions:
+        """Return them with the handedness of the residues at positions (N, 3); where Cα is flat it is as it was."""
+        angles = np.where(self.centres[:, 0] < 0, 0.0, torsion_angles(positions, self.centres))
+        return self._replace(handedness=np.where(np.abs(angles) >= FLAT, np.sign(angles), self.handedness))
 
 
-def backbone_torsions(topology: app.Topology, positions: np.ndarray) -> BackboneTorsions:
+def backbone_torsions(topology: app.Topology, positions: np.ndarray | None = None) -> BackboneTorsions:
     """Find the residues with φ and ψ, by the bonds to their neighbours.
 
     `positions` (N, 3): they tell L-amino acids from D ones, whose name may be that of the L one; where Cα is flat, or
-    without Cβ, the name does.
+    without Cβ, the name does, and without positions.
     """
-    is_d = d_amino_acids(topology, positions)
     names = atoms_by_name(topology)
     kinds = [each.residue.name for each in names]
     residue_of_atom = np.array([atom.residue.index for atom in topology.atoms()], dtype=np.int64)
@@ -52,12 +57,15 @@ def backbone_torsions(topology: app.Topology, positions: np.ndarray) -> Backbone
         after[int(residue_of_atom[carbon])] = int(nitrogen)
     chosen = [i for i in sorted(before.keys() & after.keys()) if {"N", "CA", "C"} <= names[i].keys()]
     atoms = [(before[i], *(names[i][name] for name in ("N", "CA", "C")), after[i]) for i in chosen]
-    return BackboneTorsions(
+    known = {each[0]: each for each in chiral_centres(topology).tolist()}
+    found = BackboneTorsions(
         np.array(chosen, dtype=np.int64),
         np.array(atoms, dtype=np.int64).reshape(-1, 5),
         np.array([_plot(kinds[i], kinds[residue_of_atom[after[i]]]) for i in chosen], dtype="<U10"),
-        np.array([-1.0 if is_d.get(i, is_d_amino_acid(kinds[i])) else 1.0 for i in chosen]),
+        np.array([-1.0 if is_d_amino_acid(kinds[i]) else 1.0 for i in chosen]),
+        np.array([known.get(each[2], [-1] * 4) for each in atoms], dtype=np.int64).reshape(-1, 4),
     )
+    return found if positions is None else found.at(positions)
 
 
 def _plot(kind: str, next_kind: str) -> str:
