@@ -1,15 +1,18 @@
-"""What is shown while something takes its time: by rich on a terminal, by HTML in a notebook; a pipe stays quiet."""
+"""What is shown while something takes its time: by rich on a terminal, by HTML in a notebook, by a line a minute in a pipe."""
 
 from __future__ import annotations
 
 import math
+import os
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .stopwatch import PARTS
@@ -17,6 +20,10 @@ from .stopwatch import PARTS
 if TYPE_CHECKING:
     from rich.console import Console
 
+TOLD_EVERY = 60.0
+"""Seconds between two lines in a pipe; in the first ones it stays quiet."""
+LONG = 600.0
+"""Seconds from which on a fit says beforehand how long it takes."""
 REDRAWN_AFTER = 0.25
 """Seconds between two pictures of a notebook's bar: each is sent to the browser."""
 SYMMETRY = "symmetry of the map"
@@ -83,10 +90,11 @@ def in_notebook() -> bool:
 
 
 class Display:
-    """A bar on a terminal; in a pipe nothing but a line for each milestone. `stages` as for `Clock`."""
+    """A bar on a terminal; in a pipe, after a minute, a line for each stage and each minute. `stages` as for `Clock`."""
 
     def __init__(self, stages: Sequence[tuple[str, bool]] = ()) -> None:
         self._clock, self._is_stepping = Clock(stages), bool(stages)
+        self._lines, self._has_warned = PipeLines(self._line), False
 
     def __enter__(self) -> Display:
         self.start("start-up")
@@ -111,9 +119,12 @@ class Display:
         )
         self._task = self._bar.add_task(doing, total=1, steps="", figures="", clock=self._clock)
         self._bar.start()
+        if self._bar.disable:
+            self._lines.start()
 
     def stop(self) -> None:
         """Stop the display; what it showed last stays."""
+        self._lines.stop()
         self._bar.stop()
 
     def refresh(self) -> None:
@@ -124,6 +135,7 @@ class Display:
         """Show which part of a `Stopwatch` begins, unless stages are shown, which say more."""
         if not self._is_stepping:
             self._bar.update(self._task, description=PARTS.get(part, part))
+            self._lines.say(PARTS.get(part, part))
 
     def expect(self, stages: Sequence[tuple[str, bool]] = ()) -> None:
         """Set the stages to come; without any, parts are shown again."""
@@ -137,6 +149,19 @@ class Display:
         if row is not None:
             found["figures"] = figures_of(row)
         self._bar.update(self._task, completed=step, total=total, description=stage, **found)
+        self._lines.say(stage)
+        left = self._clock.seconds_left
+        if left is not None and self._is_stepping and not self._has_warned:
+            self._has_warned = True
+            if left > LONG:
+                self.milestone(f"the {total - step} steps to come will take about {self._clock}")
+
+    def _line(self) -> str:
+        """Return what a pipe is told: what is done, and how far it is."""
+        task = self._bar.tasks[0]
+        left = "" if self._clock.seconds_left is None else f"{self._clock} left"
+        told = task.description, task.fields["steps"], task.fields["figures"], left, _memory()
+        return ", ".join(each for each in told if each)
 
     def print(self, text: str) -> None:
         """Print a line above the progress."""
@@ -164,6 +189,44 @@ class Display:
         self._bar.console.print(said, soft_wrap=True)
         # The cursor is behind the progress bar, where the shell's prompt would follow.
         print(file=self._bar.console.file, flush=True)
+
+
+class PipeLines(threading.Thread):
+    """Lines in a pipe on what is being done: from `TOLD_EVERY` on, one for each stage, and one each time that so long passed.
+
+    `line` returns what a line says behind the time.
+    """
+
+    def __init__(self, line: Callable[[], str]) -> None:
+        super().__init__(name="lines", daemon=True)
+        self._line, self._stage = line, ""
+        self._begun = time.monotonic()
+        self._next, self._ended, self._lock = self._begun + TOLD_EVERY, threading.Event(), threading.Lock()
+
+    def say(self, doing: str) -> None:
+        """Note what is being done, as in ``register: A 61-72 (12 of 40)``: the stage is what stands before the colon."""
+        stage = doing.partition(":")[0]
+        if stage != self._stage:
+            self._stage = stage
+            if time.monotonic() >= self._begun + TOLD_EVERY:
+                self._tell()
+
+    def run(self) -> None:
+        """Tell it again and again until `stop`."""
+        while not self._ended.wait(max(self._next - time.monotonic(), 0.0)):
+            if time.monotonic() >= self._next:
+                self._tell()
+
+    def stop(self) -> None:
+        """Say nothing more."""
+        self._ended.set()
+
+    def _tell(self) -> None:
+        with self._lock:
+            now = time.monotonic()
+            self._next = now + TOLD_EVERY
+            if self.is_alive() and self._stage and not self._ended.is_set():
+                print(f"{_clock(now - self._begun)} {self._line()}", file=sys.stderr, flush=True)
 
 
 class NotebookBar:
@@ -254,14 +317,29 @@ class Clock:
         self._has_left = doing not in self._names
         self._doing, self._step, self._total, self._last = doing, step, total, now
 
+    @property
+    def seconds_left(self) -> float | None:
+        """The seconds that the remaining steps will take; None outside dynamics, and where it is not known yet."""
+        steps, seconds = (sum(values) for values in zip((0, 0.0), *self._recent))
+        return seconds / steps * (self._total - self._step) if self._is_stepping and steps else None
+
     def __str__(self) -> str:
         """Return the time as in ``0:02:40 + 3 searches``, which are not steps and whose time is unknown."""
         if not self._is_stepping:
             return _clock(time.monotonic() - self._advanced)
-        steps, seconds = (sum(values) for values in zip((0, 0.0), *self._recent))
-        left = _clock(seconds / steps * (self._total - self._step)) if steps else "-:--:--"
+        known = self.seconds_left
+        left = "-:--:--" if known is None else _clock(known)
         searches = sum(self._rebuilds[self._place + 1 :])
         return left if not searches else f"{left} + {searches} search{'es' if searches > 1 else ''}"
+
+
+def _memory() -> str:
+    """Return the memory that the process holds, as in ``4.1 GB``; nothing where the system does not tell."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return f"{pages * os.sysconf('SC_PAGE_SIZE') / 1e9:.1f} GB"
+    except (OSError, AttributeError, ValueError, IndexError):
+        return ""
 
 
 def _clock(seconds: float) -> str:

@@ -35,6 +35,8 @@ PARTS = {
 
 
 WITHIN = {
+    "completion": "building missing atoms",
+    "system": "creating the System",
     "compilation": "compiling kernels",
     "contexts": "creating OpenMM Contexts",
     "threading": "leading chains through helices",

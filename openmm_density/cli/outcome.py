@@ -72,7 +72,11 @@ def _print_changes(console: Console, summary: dict[str, Any]) -> None:
 
 
 _GROUPS = (
-    ("set-up", ("start_up", "reading", "symmetry", "phasing", "half_maps", "placement", "preparation"), ()),
+    (
+        "set-up",
+        ("start_up", "reading", "symmetry", "phasing", "half_maps", "placement", "preparation"),
+        ("completion", "system"),
+    ),
     ("minimising", ("minimization",), ()),
     ("dynamics", ("dynamics",), ()),
     ("searches", ("searches",), ("register", "threading", "peptides", "side_chains", "settling")),
@@ -99,9 +103,8 @@ def _times(summary: dict[str, Any]) -> Table:
         some = {part: parts[part] for part in of if part in parts}
         if not some:
             continue
-        inside = [f"{WITHIN[each]} {within[each]:.1f}" for each in told if each in within]
-        if not inside and len(some) > 1:
-            inside = [f"{PARTS.get(part, part)} {spent:.1f}" for part, spent in some.items()]
+        inside = [f"{PARTS.get(part, part)} {spent:.1f}" for part, spent in some.items() if len(some) > 1]
+        inside += [f"{WITHIN[each]} {within[each]:.1f}" for each in told if each in within]
         if name == "dynamics":
             inside = [f"{force} {spent:.2f}" for force, spent in summary["ms_by_force"].items()]
             inside = [f"ms a step: {summary['ms_per_step']:.2f}; evaluated alone: {', '.join(inside)}"]

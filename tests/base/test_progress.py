@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+import time
 from types import ModuleType, SimpleNamespace
 
 import pytest
 
 from openmm_density.base import progress
-from openmm_density.base.progress import Clock, NotebookBar, in_notebook, shown_progress
+from openmm_density.base.progress import Clock, Display, NotebookBar, in_notebook, shown_progress
 
 STAGES = [("draw", False), ("anneal", True)]
 ROW = SimpleNamespace(cc=0.8123, ca_rmsd=1.5)
@@ -104,6 +105,37 @@ def test_a_pipe_gets_nothing(capsys):
     with shown_progress(True, STAGES) as told:
         told(40, 100, "draw", ROW)
     assert capsys.readouterr() == ("", "")
+
+
+def test_after_a_minute_a_pipe_gets_a_line_for_each_stage_and_each_minute(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "TOLD_EVERY", 0.1)
+    with Display() as bar:
+        bar.begin("preparation")
+        time.sleep(0.35)
+        bar.expect(STAGES)
+        for step in (40, 80):
+            bar.update(step, 100, "draw", ROW)
+        for trial in range(9):
+            bar.update(80, 100, f"register: A 1-2 ({trial} of 9)", None)
+        bar.expect()
+        bar.begin("scoring")
+    told = capsys.readouterr().err.splitlines()
+    time.sleep(0.15)
+    assert capsys.readouterr().err == ""
+    said = [each.split(" ", 1)[1].split(",")[0] for each in told]
+    assert said[:2] == ["preparation"] * 2 and said[-3:] == ["draw", "register: A 1-2 (0 of 9)", "scoring"]
+    assert "step 40/100, CC 0.812  RMSD 1.50 Å" in told[-3] and "step 80/100" in told[-2]
+    assert not sys.platform.startswith("linux") or all(each.endswith(" GB") for each in told)
+
+
+@pytest.mark.parametrize("step_seconds", [0.05, 0.2])
+def test_a_fit_of_more_than_ten_minutes_says_so_when_its_first_steps_tell(step_seconds, now, capsys):
+    with Display(STAGES) as bar:
+        for step in (0, 40, 80, 120):
+            bar.update(step, 10000, "draw", None)
+            now[0] += 40 * step_seconds
+    told = ["the 9960 steps to come will take about 0:33:12 + 1 search"] if step_seconds > 0.1 else []
+    assert capsys.readouterr().err.splitlines() == told
 
 
 def test_the_shell_of_ipython_is_no_notebook(notebook, monkeypatch):

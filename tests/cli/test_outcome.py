@@ -74,12 +74,19 @@ def test_where_the_time_went_is_explained_where_it_was_asked_for(fitted, capsys)
     print_outcome(summary, fitted)
     assert "evaluated alone" not in capsys.readouterr().out
     parts = {"start_up": 2.0, "preparation": 3.5, "dynamics": 20.0, "searches": 30.0, "pictures": 1.0}
-    within = {"compilation": 4.0, "contexts": 2.5, "register": 21.0, "side_chains": 3.0}
+    within = {
+        "completion": 1.5,
+        "system": 0.5,
+        "compilation": 4.0,
+        "contexts": 2.5,
+        "register": 21.0,
+        "side_chains": 3.0,
+    }
     asked = {"seconds_by_part": parts, "seconds_within": within, "ms_per_step": 1.0}
     print_outcome(summary | asked | {"ms_by_force": {"nonbonded": 0.61, "rest": 0.02}}, fitted)
     said = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     for line in (
-        "set-up 5.5 s start-up 2.0, preparation 3.5",
+        "set-up 5.5 s start-up 2.0, preparation 3.5, building missing atoms 1.5, creating the System 0.5",
         "dynamics 20.0 s ms a step: 1.00; evaluated alone: nonbonded 0.61, rest 0.02",
         "searches 30.0 s shifting stretches 21.0, fitting rotamers 3.0",
         "output 1.0 s",

@@ -15,6 +15,7 @@ from openmm import app, unit
 from scipy.spatial import cKDTree
 
 from ...base.errors import InputError
+from ...base.stopwatch import counted
 from ...base.units import positions_in_angstrom, takes_units
 from ...base.wording import one_line
 from ..chemistry.elements import covalent_radius, is_hydrogen, is_metal
@@ -334,7 +335,8 @@ class Prepared:
         residues = list(self.topology.residues())
         templates = {residues[index]: name for index, name in self.residue_templates.items()}
         try:
-            system = self.forcefield.createSystem(self.topology, residueTemplates=templates, **arguments)
+            with counted("system"):
+                system = self.forcefield.createSystem(self.topology, residueTemplates=templates, **arguments)
         except Exception as error:  # ForceField raises bare Exception for what it cannot match
             raise InputError(
                 f"the force field cannot describe the model ({one_line(error)})",

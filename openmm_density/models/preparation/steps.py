@@ -26,6 +26,7 @@ import numpy as np
 import openmm
 from openmm import app
 
+from ...base import stopwatch
 from ...base.errors import InputError
 from ...base.wording import counted, listing, one_line
 from ..chemistry.elements import is_hydrogen
@@ -105,7 +106,8 @@ def prepare(
     report = PreparationReport(sentences=list(model.notes))
     options = LigandOptions(ligand_forcefield, ligands or {}, dictionaries, ligand_potentials or {})
     parameters, parametrised = ligand_parameters(model, loaded, options, report)
-    residues = _completed(model, parameters, parametrised, ph, platform, report, completed)
+    with stopwatch.counted("completion"):
+        residues = _completed(model, parameters, parametrised, ph, platform, report, completed)
     return _parametrised(model, loaded, residues, parameters, parametrised, report, solvent)
 
 
