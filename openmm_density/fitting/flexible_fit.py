@@ -265,8 +265,6 @@ class FlexibleFit:
         of_symmetry = [] if self.symmetry is None else self.symmetry.sentences()
         self.notes = [*of_symmetry, *chemistry.notes, *self._other_maps.doubts, *systems.notes]
         self.density, self.system, self._systems = systems.density, systems.system, systems
-        self._map_reports: dict[tuple[int, bytes], HelperResult[dict[str, Any]]] = {}
-        self._checks_after: dict[bytes, HelperResult[MapChecks]] = {}
 
     def _start(
         self,
@@ -330,21 +328,14 @@ class FlexibleFit:
         HelperResult
             Of what `openmm_density.validation.model_report.map_report` returns.
         """
-        key = id(topology), positions.tobytes()
-        if key not in self._map_reports:
-            shared = self.beside.shared
-            self._map_reports[key] = self.beside.begin(
-                map_report, shared(topology), positions, shared(self.density_map), self.density.resolution
-            )
-        return self._map_reports[key]
+        key, shared = (id(topology), positions.tobytes()), self.beside.shared
+        return self.beside.once(
+            key, map_report, shared(topology), positions, shared(self.density_map), self.density.resolution
+        )
 
     def checks_after(self, result: FitResult) -> HelperResult[MapChecks]:
         """Return what a fitted model says of the map, found out once, and beside the fit where that has processes."""
-        key = result.final.tobytes()
-        if key not in self._checks_after:
-            examined = examine_fitted(self.fit_map, self.solute, result, self.threads, self.beside)
-            self._checks_after[key] = examined
-        return self._checks_after[key]
+        return examine_fitted(self.fit_map, self.solute, result, self.threads, self.beside)
 
     def context_without_density(self) -> openmm.Context:
         """Return a Context of the force field, stiff as in final stages, mates and restraints, without constraints."""

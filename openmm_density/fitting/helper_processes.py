@@ -6,7 +6,7 @@ Reports, files and pictures come out as if the fit had made them itself, and whe
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from queue import SimpleQueue
@@ -62,6 +62,7 @@ class HelperProcesses:
     def __init__(self, count: int = 0) -> None:
         self._idle: SimpleQueue[WorkerProcess] = SimpleQueue()
         self._shared: dict[int, SharedArgument] = {}
+        self._begun: dict[tuple[Callable[..., Any], Hashable], HelperResult[Any]] = {}
         self._threads: ThreadPoolExecutor | None = None
         callers: list[WorkerProcess] = []
         with suppress(OSError):  # no more processes are allowed here
@@ -104,6 +105,12 @@ class HelperProcesses:
         if self._threads is None:
             return HelperResult(call)
         return HelperResult(call, self._threads.submit(self._asked, function, arguments))
+
+    def once(self, key: Hashable, function: Callable[..., _Result], *arguments: Any) -> HelperResult[_Result]:
+        """Call a function beside the fit, once for what a key tells of its arguments."""
+        if (function, key) not in self._begun:
+            self._begun[function, key] = self.begin(function, *arguments)
+        return self._begun[function, key]
 
     @contextmanager
     def ended_by_errors(self) -> Iterator[None]:

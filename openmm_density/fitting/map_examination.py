@@ -62,7 +62,8 @@ def examine_fitted(
 ) -> HelperResult[MapChecks]:
     """Look at the map once more, with the model where it was fitted, and at what the map did to the model."""
     model, n, beside = solute.model, len(solute.positions), beside or HelperProcesses()
-    return beside.begin(
+    return beside.once(
+        result.final.tobytes(),
         _examined_fitted,
         *map(beside.shared, (fit_map.density_map, model.topology, solute.topology)),
         fit_map.resolution,

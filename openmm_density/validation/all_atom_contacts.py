@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import permutations
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import gemmi
 import numpy as np
@@ -20,9 +20,6 @@ from ..models.chemistry.hydrogen_places import Site, Surroundings, ideal_directi
 from ..models.chemistry.pierced_rings import rings_of
 from ..models.chemistry.residues import is_water
 from ..models.chemistry.topologies import bonded_pairs
-
-if TYPE_CHECKING:
-    from ..models.preparation import Prepared
 
 CLASH = 0.4
 """Å of overlap from which a contact is a clash."""
@@ -105,18 +102,20 @@ def all_atom_contacts(
 
 
 def contacts_of_prepared(
-    prepared: Prepared, positions: np.ndarray, occupancies: np.ndarray | None = None
+    topology: app.Topology,
+    input_index: np.ndarray,
+    positions: np.ndarray,
+    occupancies: np.ndarray | None = None,
 ) -> AllAtomContacts:
     """Return the clashes of the atoms of the input, with hydrogens where ideal bonds and angles put them.
 
     Those of a force field have evaded what is near, and MolProbity builds its own, too (Reduce).
 
-    `positions` (N, 3) in Å; `occupancies` (M,) of the atoms of the input.
+    `topology`, `input_index` of an `openmm_density.models.preparation.Prepared`; `positions` (N, 3) in Å; `occupancies` (M,) of
+    the atoms of the input.
     """
-    topology = prepared.topology
-    own = prepared.input_index
-    given = np.ones(int(own.max(initial=0)) + 1) if occupancies is None else np.asarray(occupancies)
-    present = np.where(own >= 0, given[np.maximum(own, 0)], 0.0)
+    given = np.ones(int(input_index.max(initial=0)) + 1) if occupancies is None else np.asarray(occupancies)
+    present = np.where(input_index >= 0, given[np.maximum(input_index, 0)], 0.0)
     for first, second in topology.bonds():
         for parent, child in ((first, second), (second, first)):
             if is_hydrogen(child):

@@ -71,13 +71,15 @@ def prepared(small_data):
 
 
 def test_with_built_hydrogens_it_is_near_that_of_reduce_and_probe(prepared):
-    found = contacts_of_prepared(prepared, prepared.positions)
+    found = contacts_of_prepared(prepared.topology, prepared.input_index, prepared.positions)
     # By reduce 4.16 and probe 2.26, called as MolProbity calls them: 33 clashes of 1509 atoms, and 15 of 765 without hydrogens.
     assert found.n_atoms == 1509 and found.clashscore == pytest.approx(21.9, abs=5)
     model = prepared.model
     without = all_atom_contacts(model.topology, model.positions)
     assert without.n_atoms == 765 and len(without.clashes) == pytest.approx(15, abs=1)
-    missing = contacts_of_prepared(prepared, prepared.positions, np.zeros(len(model.positions)))
+    missing = contacts_of_prepared(
+        prepared.topology, prepared.input_index, prepared.positions, np.zeros(len(model.positions))
+    )
     assert missing.n_atoms == 0 and missing.clashscore is None
 
 
@@ -113,7 +115,7 @@ def test_atoms_in_one_place_have_contacts_without_warnings(prepared):
     places[first.index] = places[second.index]
     assert np.isfinite(riding_hydrogens(topology, places)).all()
     assert all_atom_contacts(topology, places).n_atoms == topology.getNumAtoms()
-    assert contacts_of_prepared(prepared, places).clashscore > 0
+    assert contacts_of_prepared(prepared.topology, prepared.input_index, places).clashscore > 0
     heavy = [atom.index for atom in topology.atoms() if atom.element.symbol != "H"]
     places[heavy] = places[heavy[0]]
     assert np.isfinite(riding_hydrogens(topology, places)).all()

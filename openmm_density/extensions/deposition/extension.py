@@ -17,6 +17,13 @@ if TYPE_CHECKING:
 class Deposition(FitExtension):
     """What a paper and a deposition ask of a fit."""
 
+    def write(self, folder: Path, fit: FlexibleFit, result: FitResult) -> None:
+        """Begin what takes long of Table 1, where it is done beside the fit."""
+        from .table_files import figures_beside
+
+        if fit.beside.has_processes and not result.interrupted:
+            figures_beside(fit, result)
+
     def complete(
         self,
         folder: Path,

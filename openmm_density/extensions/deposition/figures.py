@@ -54,6 +54,7 @@ def deposition_figures(
     *,
     residue_q_scores: Any = None,
     masked_fsc: ShellCorrelation | None = None,
+    of_map: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return what a Table 1 says of a model in a map, beside its geometry.
 
@@ -68,6 +69,8 @@ def deposition_figures(
         Mean Q-scores of the residues, where they are known; NaN or None for those without.
     masked_fsc : ShellCorrelation, optional
         That of `openmm_density.validation.fsc.model_fsc`, where it is known.
+    of_map : dict, optional
+        What `map_figures` returns, where it is known.
 
     Returns
     -------
@@ -95,8 +98,38 @@ def deposition_figures(
             "clashscore": None if model.contacts is None else model.contacts.clashscore,
             "clashes": None if model.contacts is None else len(model.contacts.clashes),
         },
-        "map": _of_map(model, density_map, resolution_in_angstrom(resolution), residue_q_scores, masked_fsc),
+        "map": _of_map(
+            model, density_map, resolution_in_angstrom(resolution), residue_q_scores, masked_fsc, of_map
+        ),
         "cctbx": None if model.path is None else cctbx_figures(model.path),
+    }
+
+
+def map_figures(
+    topology: app.Topology,
+    positions: np.ndarray,
+    b_factors: np.ndarray,
+    occupancies: np.ndarray,
+    density_map: DensityMap,
+    resolution: float,
+) -> dict[str, Any]:
+    """Return the figures of a model in a map that need no others, and ``unmasked``, the curve of the whole map.
+
+    See `FiguresOfModel`; `resolution` in Å. The curve is None where no atom is near the map.
+    """
+    ringer = emringer(density_map, topology, positions)
+    smoc = segment_overlap(density_map, topology, positions, resolution)
+    b_iso = B_PER_RESOLUTION * resolution
+    try:
+        unmasked = unmasked_model_fsc(density_map, topology, positions, b_factors=b_iso)
+    except InputError:
+        unmasked = None
+    return {
+        "correlations": _correlations(topology, positions, b_factors, occupancies, density_map, resolution),
+        "emringer": ringer.score,
+        "emringer_side_chains": ringer.side_chains,
+        "smoc": float(np.nanmean(smoc)) if np.isfinite(smoc).any() else None,
+        "unmasked": unmasked,
     }
 
 
@@ -106,33 +139,40 @@ def _of_map(
     resolution: float,
     residue_q_scores: Any,
     masked_fsc: ShellCorrelation | None,
+    of_map: dict[str, Any] | None,
 ) -> dict[str, Any]:
     """Return what a model and a map have in common."""
     topology, positions = model.topology, np.asarray(model.positions)
-    ringer = emringer(density_map, topology, positions)
-    smoc = segment_overlap(density_map, topology, positions, resolution)
+    found = dict(
+        of_map
+        or map_figures(topology, positions, model.b_factors, model.occupancies, density_map, resolution)
+    )
+    unmasked = found.pop("unmasked")
     if residue_q_scores is None:
         residue_q_scores = q_scores(density_map, topology, positions).residues
-    return {
-        "correlations": _correlations(model, density_map, resolution),
-        "emringer": ringer.score,
-        "emringer_side_chains": ringer.side_chains,
-        "smoc": float(np.nanmean(smoc)) if np.isfinite(smoc).any() else None,
-        **_relative_q(topology, residue_q_scores, resolution),
-        "fsc": _resolutions(model, density_map, resolution, masked_fsc),
-    }
+    if masked_fsc is None and unmasked is not None:
+        masked_fsc = model_fsc(density_map, topology, positions, resolution)
+    curves = {"masked": None if unmasked is None else masked_fsc, "unmasked": unmasked}
+    return {**found, **_relative_q(topology, residue_q_scores, resolution), "fsc": _resolutions(curves)}
 
 
-def _correlations(model: FiguresOfModel, density_map: DensityMap, resolution: float) -> dict[str, Any]:
+def _correlations(
+    topology: app.Topology,
+    positions: np.ndarray,
+    b_factors: np.ndarray,
+    occupancies: np.ndarray,
+    density_map: DensityMap,
+    resolution: float,
+) -> dict[str, Any]:
     """Correlate with the model's own B factors and occupancies, as far as an atom can have them."""
-    has_b = bool((np.asarray(model.b_factors) > 0).any())
+    has_b = bool((np.asarray(b_factors) > 0).any())
     found = box_correlations(
         density_map,
-        model.topology,
-        model.positions,
+        topology,
+        positions,
         resolution,
-        b_factors=np.maximum(model.b_factors, 0) if has_b else None,
-        occupancies=np.clip(model.occupancies, 0, 1),
+        b_factors=np.maximum(b_factors, 0) if has_b else None,
+        occupancies=np.clip(occupancies, 0, 1),
     )
     return {**found._asdict(), "b_used": "model" if has_b else "8 d"}
 
@@ -159,19 +199,8 @@ def _relative_q(topology: app.Topology, residue_q_scores: Any, resolution: float
     }
 
 
-def _resolutions(
-    model: FiguresOfModel, density_map: DensityMap, resolution: float, masked: ShellCorrelation | None
-) -> dict[str, Any]:
+def _resolutions(curves: dict[str, ShellCorrelation | None]) -> dict[str, Any]:
     """Return where the curves of map and model fall."""
-    try:
-        curves = {
-            "masked": masked or model_fsc(density_map, model.topology, model.positions, resolution),
-            "unmasked": unmasked_model_fsc(
-                density_map, model.topology, model.positions, b_factors=B_PER_RESOLUTION * resolution
-            ),
-        }
-    except InputError:  # no atom is near the map
-        curves = {"masked": None, "unmasked": None}
     found: dict[str, Any] = {}
     for name, curve in curves.items():
         for threshold in (MODEL_THRESHOLD, HALF_MAP_THRESHOLD):

@@ -14,6 +14,7 @@ from ...base.atomic_files import write_text
 from ...base.wording import one_line
 from ...fitting.fit_result import FitResult
 from ...fitting.flexible_fit import FlexibleFit
+from ...fitting.helper_processes import HelperResult
 from ...fitting.output.agreement import ModelAgreement
 from ...fitting.output.results import FITTED, TABLE_ONE
 from ...fitting.output.summary import versions
@@ -28,7 +29,7 @@ from ...validation.fsc import ShellCorrelation
 from ...validation.geometry import geometry_report
 from .cif_categories import add_refinement
 from .diffraction import Crystal, crystal_of
-from .figures import FiguresOfModel, deposition_figures
+from .figures import FiguresOfModel, deposition_figures, map_figures
 from .table import Symmetric, TableInput, table_one
 
 AS_IT_WAS = "The fit did not improve the model: these are the figures of the model as it was."
@@ -75,10 +76,8 @@ def _known(
 ) -> tuple[TableInput, np.ndarray]:
     """Return what the table is made of, and the B factors of the atoms but hydrogens."""
     model = result.prepared.model
-    refined = input_b_factors(result)
-    b_factors = model.b_factors if refined is None else refined
-    occupancies = input_occupancies(result)
-    occupancies = model.occupancies if occupancies is None else occupancies
+    b_factors, occupancies = _values(result)
+    contacts, of_map = figures_beside(fit, result)
     written = folder / "fitted.pdb"
     figures = deposition_figures(
         FiguresOfModel(
@@ -87,12 +86,13 @@ def _known(
             b_factors,
             occupancies,
             written if written.exists() else folder / "fitted_input.cif",
-            contacts_of_prepared(result.prepared, result.final, occupancies),
+            contacts.result(),
         ),
         fit.density_map,
         fit.density.resolution,
         residue_q_scores=[row["q_score_final"] for row in agreement.residues],
         masked_fsc=_curve(agreement.overall.get("fsc_final")),
+        of_map=of_map.result(),
     )
     halves = summary.get("half_maps") or {}
     known = TableInput(
@@ -110,6 +110,35 @@ def _known(
     )
     heavy = [not is_hydrogen(atom) for atom in model.topology.atoms()]
     return known, np.asarray(b_factors)[heavy]
+
+
+def figures_beside(
+    fit: FlexibleFit, result: FitResult
+) -> tuple[HelperResult[AllAtomContacts], HelperResult[dict[str, Any]]]:
+    """Begin what takes long of the table, where something is done beside the fit: contacts, and figures of model and map."""
+    prepared, shared, key = result.prepared, fit.beside.shared, result.final.tobytes()
+    b_factors, occupancies = _values(result)
+    contacts = fit.beside.once(
+        key,
+        contacts_of_prepared,
+        *(shared(prepared.topology), prepared.input_index, result.final, occupancies),
+    )
+    of_map = fit.beside.once(
+        key,
+        map_figures,
+        *(shared(prepared.model.topology), prepared.input_positions(result.final), b_factors, occupancies),
+        *(shared(fit.density_map), fit.density.resolution),
+    )
+    return contacts, of_map
+
+
+def _values(result: FitResult) -> tuple[np.ndarray, np.ndarray]:
+    """Return the B factors and occupancies of the atoms of the input, as they are written."""
+    model, b_factors, occupancies = result.prepared.model, input_b_factors(result), input_occupancies(result)
+    return (
+        model.b_factors if b_factors is None else b_factors,
+        model.occupancies if occupancies is None else occupancies,
+    )
 
 
 def _symmetry_fitted(fit: FlexibleFit, summary: Mapping[str, Any]) -> Symmetric | None:
@@ -186,6 +215,7 @@ def _contacts(model: Model, positions: np.ndarray) -> tuple[AllAtomContacts | No
     """Return the contacts with hydrogens, which are built; else a sentence that says why there are none."""
     try:
         prepared = prepare(replace(model, positions=positions))
-        return contacts_of_prepared(prepared, prepared.positions, model.occupancies), []
+        of_atoms = prepared.input_index, prepared.positions, model.occupancies
+        return contacts_of_prepared(prepared.topology, *of_atoms), []
     except Exception as error:
         return None, [f"No clashscore, as hydrogens could not be built ({one_line(error)})."]

@@ -26,9 +26,7 @@ class ContactAtoms:
 
     def __init__(self, topology: app.Topology) -> None:
         self._radii, self._polar = contact_radii(topology)
-        counted = [
-            a.element is not None and not is_hydrogen(a) and not is_metal(a) for a in topology.atoms()
-        ]
+        counted = [a.element is not None and not is_hydrogen(a) and not is_metal(a) for a in topology.atoms()]
         self._chosen, self._bonds = np.flatnonzero(counted), bonded_pairs(topology)
 
     def near(self, positions: np.ndarray, reach: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
