@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 import time
@@ -75,7 +76,8 @@ def piped(small, tmp_path_factory):
 
 def test_a_pipe_stays_quiet_and_its_lines_whole(piped):
     done, output, _ = piped
-    assert done.returncode == 0 and done.stderr == ""
+    # It is quiet but for what it says where this takes more than a minute.
+    assert done.returncode == 0 and re.fullmatch(r"(\d:\d\d:\d\d .*\n)*", done.stderr)
     lines = done.stdout.splitlines()
     assert any(line.startswith("correlation (CC mask)") for line in lines)
     assert lines[-1].startswith(f"results are in {output}: open report.html")
