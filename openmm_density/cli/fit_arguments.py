@@ -168,8 +168,9 @@ def _add_protocol(parser: argparse._ArgumentGroup) -> None:
     parser.add_argument(
         "--restrain",
         metavar="LIST",
-        help="what is restrained to the start, in place of the protocol's cis,chirality,ramachandran,planarity,water,ss and, at "
-        "the end, rotamers: any of these, elastic, distance, position, symmetry, ideal-geometry, or none",
+        help="what is restrained to the start, in place of the protocol's cis,chirality,ramachandran,planarity,base-pairs,"
+        "sugar-puckers,water,ss and, at the end, rotamers: any of these, elastic, distance, position, symmetry, ideal-geometry, "
+        "or none",
     )
     parser.add_argument(
         "--restrain-to",

@@ -26,6 +26,12 @@ from typing import TYPE_CHECKING
 from ..base.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from .base_pairs import (
+        BASE_PAIR_FORCE_CONSTANT,
+        BASE_PLANE_FORCE_CONSTANT,
+        BasePairRestraint,
+        BasePlaneRestraint,
+    )
     from .chirality import CHIRALITY_FORCE_CONSTANT, ChiralityRestraint
     from .distance import DistanceRestraint
     from .domains import find_domains
@@ -44,12 +50,21 @@ if TYPE_CHECKING:
         HydrogenBondRestraint,
         SecondaryStructureRestraint,
     )
+    from .sugar_puckers import (
+        GLYCOSIDIC_FORCE_CONSTANT,
+        SUGAR_PUCKER_FORCE_CONSTANT,
+        GlycosidicRestraint,
+        SugarPuckerRestraint,
+    )
     from .symmetry import SymmetryRestraint
     from .water import WATER_FORCE_CONSTANT, WaterRestraint
 
 __all__ = [
+    "BASE_PAIR_FORCE_CONSTANT",
+    "BASE_PLANE_FORCE_CONSTANT",
     "CHIRALITY_FORCE_CONSTANT",
     "DEFAULT_RESTRAINTS",
+    "GLYCOSIDIC_FORCE_CONSTANT",
     "HYDROGEN_BOND_FORCE_CONSTANT",
     "IDEAL_GEOMETRY_FORCE_CONSTANT",
     "PEPTIDE_FORCE_CONSTANT",
@@ -57,10 +72,14 @@ __all__ = [
     "RESTRAINTS",
     "ROTAMER_FORCE_CONSTANT",
     "SECONDARY_STRUCTURE_FORCE_CONSTANT",
+    "SUGAR_PUCKER_FORCE_CONSTANT",
     "WATER_FORCE_CONSTANT",
+    "BasePairRestraint",
+    "BasePlaneRestraint",
     "ChiralityRestraint",
     "DistanceRestraint",
     "ElasticNetworkRestraint",
+    "GlycosidicRestraint",
     "HydrogenBondRestraint",
     "IdealGeometryRestraint",
     "PeptideRestraint",
@@ -70,6 +89,7 @@ __all__ = [
     "Restraint",
     "RotamerRestraint",
     "SecondaryStructureRestraint",
+    "SugarPuckerRestraint",
     "SymmetryRestraint",
     "Violation",
     "WaterRestraint",

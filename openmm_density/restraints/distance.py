@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from openmm import app, unit
+from openmm import app
 
 from ..base.errors import InputError
 from ..base.units import as_number, positions_in_angstrom, takes_units
 from ..models.chemistry.backbone import NamedAtoms, atoms_by_name, trace_atom
 from ..models.matching import match_alpha_carbons
 from .elastic_network import near_pairs
-from .pairs import PairRestraint, distances
+from .pairs import AdaptivePairRestraint, distances
 
 DISTANCE_FORCE_CONSTANT = 10.0
 """kJ/mol: a broken restraint costs 1.3 to 2 times this, no more."""
@@ -30,7 +30,7 @@ _PROTEIN_ATOMS = ("CA", "CB", "CG", "CG1", "SG", "OG", "OG1")
 _NUCLEIC_ATOMS = ("P", "C1'", "C4'", "N1", "N2", "N3", "N4", "N6", "O2", "O4", "O6")
 
 
-class DistanceRestraint(PairRestraint):
+class DistanceRestraint(AdaptivePairRestraint):
     """Hold the distances between near residues; a pair that the density pulls far off its distance is released.
 
     These are the adaptive distance restraints of ISOLDE (T. I. Croll, Acta Cryst. D74, 519 (2018), and its documentation of
@@ -72,7 +72,6 @@ class DistanceRestraint(PairRestraint):
     name = "distance"
     default_force_constant = DISTANCE_FORCE_CONSTANT
     default_parameter_name = "distance_restraint_strength"
-    force_constant_unit = unit.kilojoule_per_mole
 
     @takes_units("positions", "cutoff")
     def __init__(
@@ -152,24 +151,6 @@ class DistanceRestraint(PairRestraint):
             ]
         matched = np.array(pairs, dtype=np.int64).reshape(-1, 2)
         return matched[:, 0], matched[:, 1], measured
-
-    def _energy(self) -> str:
-        return (
-            f"{self.parameter_name}*(2 - alpha)/alpha*((1 + (excess/well)^2/(2 - alpha))^(alpha/2) - 1);"
-            "excess = max(0, abs(r - target) - tolerance)"
-        )
-
-    def _parameters(self) -> dict[str, np.ndarray]:
-        lengths = self.lengths / 10.0
-        return {
-            "target": lengths,
-            "tolerance": self.tolerance * lengths,
-            "well": self.well * lengths,
-            "alpha": -2.0 - self.fall_off * np.log(self.lengths),
-        }
-
-    def _limits(self) -> np.ndarray:
-        return (self.tolerance + 2 * self.well) * self.lengths
 
 
 def _chosen(names: NamedAtoms) -> list[int]:

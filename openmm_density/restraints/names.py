@@ -3,6 +3,8 @@
 RESTRAINT_NAMES = (
     "planarity",
     "ss",
+    "base-pairs",
+    "sugar-puckers",
     "chirality",
     "cis",
     "ramachandran",

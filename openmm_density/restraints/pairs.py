@@ -1,4 +1,4 @@
-"""`PairRestraint`: distances between pairs of atoms held at lengths."""
+"""`PairRestraint`: distances between atoms held at lengths; `AdaptivePairRestraint`: released where they are pulled far off."""
 
 from __future__ import annotations
 
@@ -56,6 +56,33 @@ class PairRestraint(Restraint):
             [f"{self._atoms[i].name} to {self._atoms[j].name}" for i, j in self.pairs.tolist()],
             "Å",
         )
+
+
+class AdaptivePairRestraint(PairRestraint):
+    """Hold distances by Barron's loss, see `DistanceRestraint`, which releases those that are pulled far off; k in kJ/mol."""
+
+    force_constant_unit = unit.kilojoule_per_mole
+    tolerance: float  # Half the width of the flat bottom, and of the well beyond it, as parts of the length
+    well: float
+    fall_off: float  # How much faster the loss of long distances levels off than that of short ones
+
+    def _energy(self) -> str:
+        return (
+            f"{self.parameter_name}*(2 - alpha)/alpha*((1 + (excess/well)^2/(2 - alpha))^(alpha/2) - 1);"
+            "excess = max(0, abs(r - target) - tolerance)"
+        )
+
+    def _parameters(self) -> dict[str, np.ndarray]:
+        lengths = self.lengths / 10.0
+        return {
+            "target": lengths,
+            "tolerance": self.tolerance * lengths,
+            "well": self.well * lengths,
+            "alpha": -2.0 - self.fall_off * np.log(self.lengths),
+        }
+
+    def _limits(self) -> np.ndarray:
+        return (self.tolerance + 2 * self.well) * self.lengths
 
 
 def distances(positions: np.ndarray, pairs: np.ndarray) -> np.ndarray:

@@ -10,6 +10,7 @@ from openmm import app
 
 from ..base.errors import InputError
 from ..base.units import takes_units
+from .base_pairs import BasePairRestraint, BasePlaneRestraint
 from .chirality import ChiralityRestraint
 from .distance import DistanceRestraint
 from .elastic_network import ElasticNetworkRestraint
@@ -21,12 +22,15 @@ from .ramachandran import RamachandranRestraint
 from .restraint import Restraint, Violation
 from .rotamers import RotamerRestraint
 from .secondary_structure import HydrogenBondRestraint, SecondaryStructureRestraint
+from .sugar_puckers import GlycosidicRestraint, SugarPuckerRestraint
 from .symmetry import SymmetryRestraint
 from .water import WaterRestraint
 
 RESTRAINTS: dict[str, tuple[type[Restraint], ...]] = {
     "planarity": (PlanarityRestraint,),
     "ss": (SecondaryStructureRestraint, HydrogenBondRestraint),
+    "base-pairs": (BasePairRestraint, BasePlaneRestraint),
+    "sugar-puckers": (SugarPuckerRestraint, GlycosidicRestraint),
     "chirality": (ChiralityRestraint,),
     "cis": (PeptideRestraint,),
     "ramachandran": (RamachandranRestraint,),
@@ -40,7 +44,7 @@ RESTRAINTS: dict[str, tuple[type[Restraint], ...]] = {
 }
 """The classes behind each name, in the order in which protocols list the names."""
 
-DEFAULT_RESTRAINTS = ("ss", "chirality", "cis")
+DEFAULT_RESTRAINTS = ("ss", "base-pairs", "sugar-puckers", "chirality", "cis")
 """What ``default`` stands for in the names of `make_restraints`. Protocols name what each of their stages holds."""
 
 

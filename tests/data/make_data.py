@@ -265,6 +265,8 @@ def main(source: Path, target: Path) -> None:
         zoo / "1bna_strand.pdb",
         lambda atom: atom.chain == "A" and atom.number < 6,
     )
+    cut_pdb(source / "zoo/1bna_dna.pdb.gz", zoo / "1bna_duplex.pdb", residues(1, 24))
+    cut_pdb(source / "zoo/4p5j_rna.pdb.gz", zoo / "4p5j_rna.pdb", residues(1, 83))
     cut_cif(source / "zoo/1ema.cif.gz", zoo / "1ema_chromophore.cif", residues(63, 69))
     cut_pdb(
         source / "zoo/1ejg_crambin_0.5A.pdb.gz",

@@ -30,9 +30,13 @@ def fragment(small_data: Path) -> Model:
 
 
 @pytest.fixture(scope="module")
-def twins(fragment: Model) -> tuple:
-    """Two copies and two waters."""
+def twins(fragment: Model, small_data: Path) -> tuple:
+    """Two copies, two waters and a piece of DNA."""
     topology, positions = copies_of(fragment, 2)
+    dna = read_model(small_data / "zoo/1bna_duplex.pdb")
+    both = app.Modeller(topology, positions * unit.angstrom)
+    both.add(dna.topology, (dna.positions + 40.0) * unit.angstrom)
+    topology, positions = both.topology, np.array(both.positions.value_in_unit(unit.angstrom))
     chain = topology.addChain("W")
     for _ in range(2):
         topology.addAtom("O", app.element.oxygen, topology.addResidue("HOH", chain))
@@ -79,7 +83,7 @@ def test_all_in_one_system_on_a_model_read_by_others(fragment: Model) -> None:
     topology = mdtraj.Topology.from_openmm(fragment.topology)
     positions = fragment.positions * unit.angstrom
     restraints = make_restraints(RESTRAINTS, topology, positions, force_group=3)
-    assert [restraint.name for restraint in restraints] == ["planarity", "ss", "ss", *list(RESTRAINTS)[2:]]
+    assert [restraint.name for restraint in restraints] == [name for name, _ in KINDS]
     system = openmm.System()
     for _ in fragment.positions:
         system.addParticle(12.0)
@@ -105,7 +109,8 @@ def test_names() -> None:
     assert restraint_names(" cis, ss ,cis") == ("cis", "ss")
     assert restraint_names(["default", "symmetry"]) == (*DEFAULT_RESTRAINTS, "symmetry")
     with pytest.raises(
-        InputError, match=r'names must .*, found "helices": use planarity, ss, chirality, cis'
+        InputError,
+        match=r'names must .*, found "helices": use planarity, ss, base-pairs, sugar-puckers, chirality, cis',
     ):
         restraint_names("ss,helices")
     with pytest.raises(InputError, match="either"):
@@ -128,6 +133,8 @@ def test_violations_are_listed_by_name(fragment: Model) -> None:
     restraints = make_restraints("default,position", fragment.topology, fragment.positions)
     assert find_violations(restraints, fragment.positions) == {
         "ss": [],
+        "base-pairs": [],
+        "sugar-puckers": [],
         "chirality": [],
         "cis": [],
         "position": [],

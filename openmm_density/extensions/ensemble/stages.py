@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...fitting.protocols import Stage
 
-RESTRAINTS = ("cis", "chirality", "ramachandran", "planarity", "ss")
+RESTRAINTS = ("cis", "chirality", "ramachandran", "planarity", "base-pairs", "sugar-puckers", "ss")
 """What holds in all stages: chemistry and secondary structure, nothing that keeps a conformation."""
 
 # In Å added to the map's resolution: far apart, conformations attract each other only where they are blurred.

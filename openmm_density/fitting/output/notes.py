@@ -35,6 +35,7 @@ def notes_on(
         *fit.notes,
         *(fit.planarity.notes if fit.planarity else ()),
         *(note for restraint in fit.restraints for note in restraint.notes),
+        *_restraint_note(fit),
         *_strain_note(fit),
         *result.blow_ups,
         *_search_note(result),
@@ -54,6 +55,15 @@ def _placement_note(fit: FlexibleFit) -> list[str]:
         f"The model was placed in the map as a rigid body, {fit.placement.moved_by:.1f} Å from where it was (similarity "
         f"{fit.placement.similarity_before:.3f} before, {fit.placement.similarity_after:.3f} there)."
     ]
+
+
+def _restraint_note(fit: FlexibleFit) -> list[str]:
+    """Return a sentence where the model has nothing of what is to be restrained."""
+    names = list(dict.fromkeys(name for stage in fit.protocol.stages for name in stage.restraints))
+    held = [*fit.restraints, *([fit.planarity] if fit.planarity and "planarity" in names else [])]
+    if not names or any(restraint.n_terms for restraint in held):
+        return []
+    return [f"Nothing is restrained: the model has nothing that {listing(names)} would hold."]
 
 
 def _strain_note(fit: FlexibleFit) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import gemmi
 import numpy as np
@@ -33,6 +33,21 @@ def atoms_by_name(topology: app.Topology) -> list[NamedAtoms]:
             names.setdefault(atom.name, atom.index)
         result.append(names)
     return result
+
+
+def named_atom_table(topology: app.Topology, names: Sequence[str]) -> np.ndarray:
+    """Return the atoms of these names in each residue, int (R, K), -1 where it has none; C1* stands for C1'."""
+    columns = {name: column for column, name in enumerate(names)}
+    table = np.full((topology.getNumResidues(), len(names)), -1)
+    found = [
+        (atom.residue.index, column, atom.index)
+        for atom in topology.atoms()
+        if (column := columns.get(atom.name.replace("*", "'"))) is not None
+    ]
+    # Of two of one name in a residue the first stays.
+    rows, where, atoms = np.array(found[::-1], dtype=np.int64).reshape(-1, 3).T
+    table[rows, where] = atoms
+    return table
 
 
 def peptide_bonds(

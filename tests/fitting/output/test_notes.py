@@ -10,9 +10,10 @@ import pytest
 from openmm import app
 
 from openmm_density import DensityMap
-from openmm_density.fitting.output.notes import _hydrogens_note
-from openmm_density.models import Model
+from openmm_density.fitting.output.notes import _hydrogens_note, _restraint_note
+from openmm_density.models import Model, read_model
 from openmm_density.models.preparation import prepare
+from openmm_density.restraints import make_restraints
 from openmm_density.validation.correlation import MapCorrelation
 
 from ...fragments import fragment
@@ -47,3 +48,18 @@ def test_a_model_with_hydrogens_is_compared_without_where_the_reference_has_none
     # Both with, or both without, are compared as they are; and where there is no reference nothing is.
     for both in ((model, model), (without, without), (model, None)):
         assert _hydrogens_note(*fit_and_result(*both, density_map)) == []
+
+
+def test_a_list_that_restrains_nothing_in_dna_is_told(small_data) -> None:
+    model = read_model(small_data / "zoo/1bna_duplex.pdb")
+
+    def note(*names: str) -> list[str]:
+        restraints = make_restraints(names, model.topology, model.positions)
+        protocol = SimpleNamespace(stages=[SimpleNamespace(restraints=names)])
+        return _restraint_note(SimpleNamespace(protocol=protocol, restraints=restraints, planarity=None))
+
+    (sentence,) = note("ss", "ramachandran", "rotamers")
+    assert (
+        sentence == "Nothing is restrained: the model has nothing that ss, ramachandran, rotamers would hold."
+    )
+    assert note("ss", "base-pairs") == note() == []

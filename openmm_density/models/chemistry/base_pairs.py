@@ -1,0 +1,211 @@
+"""Base pairs of nucleic acids: which bases are joined by hydrogen bonds between their edges, and lie in one plane."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from openmm import app
+from scipy.spatial import cKDTree
+
+from .backbone import named_atom_table
+from .residues import residue_label
+
+LONGEST_BOND = 4.0
+"""Å between the heavy atoms of a hydrogen bond that counts; in a start bonds are stretched."""
+
+# Between the planes of paired bases, and of a hydrogen bond with these: propellers and buckles of real pairs reach 30°.
+_LARGEST_TILT = np.radians(50.0)
+_LARGEST_ELEVATION = np.radians(45.0)
+_LARGEST_STAGGER = 2.2  # Å between the planes
+
+_RING = ("N1", "C2", "N3", "C4", "C5", "C6")
+_NAMES = (*_RING, "C1'", "O2'", "N9", "N2", "N4", "N6", "N7", "O2", "O4", "O6")
+_GIVES, _TAKES, _BOTH = 1, 2, 3
+_ALWAYS = {
+    **dict.fromkeys(("N2", "N4", "N6"), _GIVES),
+    **dict.fromkeys(("N7", "O2", "O4", "O6"), _TAKES),
+    "O2'": _BOTH,
+}
+# The edge that an atom lies on, of purines and of pyrimidines; those on the corner of two do not tell.
+_EDGES = (
+    {"N1": "W", "N7": "H", "N3": "S", "O2'": "S"},
+    {"N3": "W", "N1": "W", "O2'": "S"},
+)
+
+
+@dataclass(frozen=True)
+class BasePairs:
+    """The base pairs of a model, and the hydrogen bonds that hold them."""
+
+    residues: np.ndarray  # int (P, 2), indices of the residues, the first the lower
+    families: tuple[
+        str, ...
+    ]  # (P,), of Leontis and Westhof: cis or trans and the edges, as in ``cWW`` and ``tWH``
+    bonds: np.ndarray  # int (H, 2), atoms; that of the first residue first
+    owners: np.ndarray  # int (H,), the pair of each bond
+    lengths: np.ndarray  # (H,), Å
+
+    def labels(self, topology: app.Topology) -> list[str]:
+        """Name the pairs, as in ``A G 1 - A C 72 (cWW)``."""
+        residues = list(topology.residues())
+        return [
+            f"{residue_label(residues[a])} - {residue_label(residues[b])} ({family})"
+            for (a, b), family in zip(self.residues.tolist(), self.families)
+        ]
+
+
+@dataclass(frozen=True)
+class _PolarAtoms:
+    """The atoms of bases that may take part in hydrogen bonds, and O2'."""
+
+    atoms: np.ndarray  # int (A,)
+    bases: np.ndarray  # int (A,), numbers of the bases that they belong to
+    roles: np.ndarray  # int (A,), `_GIVES`, `_TAKES` or `_BOTH`
+    edges: np.ndarray  # (A,), "W", "H", "S", or "" on the corner of two
+
+
+class Bases:
+    """The bases of a model by the names of their atoms.
+
+    Attributes: `residues` int (B,): indices of the residues with the six atoms of a ring and C1'; `atoms`: for each name an
+    int array (B,) with -1 where a base has no such atom.
+    """
+
+    def __init__(self, topology: app.Topology) -> None:
+        table = named_atom_table(topology, _NAMES)
+        whole = (table[:, [_NAMES.index(name) for name in (*_RING, "C1'")]] >= 0).all(axis=1)
+        self.residues = np.flatnonzero(whole)
+        self.atoms = dict(zip(_NAMES, table[whole].T))
+
+    @property
+    def rings(self) -> np.ndarray:
+        """The six-membered rings, int (B, 6)."""
+        return np.stack([self.atoms[name] for name in _RING], axis=1)
+
+    @property
+    def purine(self) -> np.ndarray:
+        """Whether each base is one, by its N9, bool (B,)."""
+        return self.atoms["N9"] >= 0
+
+    def glycosidic(self, positions: np.ndarray) -> np.ndarray:
+        """Return the atom bonded to C1', int (B,): N9, N1, or C5 as in pseudouridine. `positions` (N, 3) in Å."""
+        candidates = np.stack([self.atoms[name] for name in ("N1", "C5")])
+        lengths = np.linalg.norm(positions[candidates] - positions[self.atoms["C1'"]], axis=2)
+        return np.where(self.purine, self.atoms["N9"], np.where(lengths[0] > 2.0, *candidates[::-1]))
+
+    def frames(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return centres and normals of the rings, both (B, 3). `positions` (N, 3) in Å."""
+        rings = positions[self.rings]
+        centres = rings.mean(axis=1)
+        return centres, np.linalg.svd(rings - centres[:, None])[2][:, 2]
+
+    def polar(self, positions: np.ndarray) -> _PolarAtoms:
+        """Return all atoms that may bind. `positions` (N, 3) in Å."""
+        free_n1 = self.glycosidic(positions) != self.atoms["N1"]
+        keto = self.atoms["O6"] >= 0
+        roles = {name: np.full(len(self.residues), role) for name, role in _ALWAYS.items()}
+        # N1 of adenine takes a hydrogen, that of guanine and pseudouridine gives one; that of other pyrimidines is bound.
+        roles["N1"] = np.where(self.purine, np.where(keto, _GIVES, _TAKES), np.where(free_n1, _GIVES, 0))
+        roles["N3"] = np.where(self.purine | (self.atoms["N4"] >= 0), _TAKES, _GIVES)
+        found = []
+        for name, role in roles.items():
+            there = np.flatnonzero((self.atoms[name] >= 0) & (role > 0))
+            edges = np.where(self.purine[there], *(edges.get(name, "") for edges in _EDGES))
+            found.append((self.atoms[name][there], there, role[there], edges))
+        return _PolarAtoms(*(np.concatenate(column) for column in zip(*found)))
+
+
+def find_base_pairs(topology: app.Topology, positions: np.ndarray) -> BasePairs:
+    """Return the base pairs of a model: two bases near one plane with at least two hydrogen bonds between their edges.
+
+    Watson-Crick and wobble pairs, and those of all other edges (N. B. Leontis and E. Westhof, RNA 7, 499 (2001)). Hydrogens are
+    not needed: donors and acceptors are known by their names. O2' is part of the sugar edge, C-H does not count. A base may
+    be in several pairs.
+
+    `positions` (N, 3) in Å.
+    """
+    bases = Bases(topology)
+    if len(bases.residues) < 2:
+        none = np.zeros((0, 2), dtype=np.int64)
+        return BasePairs(none, (), none, none[:, 0], np.zeros(0))
+    polar = bases.polar(positions)
+    near = _hydrogen_bonds(bases, polar, positions)
+    bonds, lengths = (
+        polar.atoms[near],
+        np.linalg.norm(np.diff(positions[polar.atoms[near]], axis=1)[:, 0], axis=1),
+    )
+    keys = polar.bases[near] @ np.array([len(bases.residues), 1])
+    # Beside its own partner an atom has that one's neighbour at little more: a bond is the shortest of one of its atoms.
+    order = np.lexsort((lengths, keys))
+    shortest = [
+        np.unique(np.stack([keys, near[:, side]])[:, order], axis=1, return_index=True)[1] for side in (0, 1)
+    ]
+    order = order[np.unique(np.concatenate(shortest))]
+    found, which, counts = np.unique(keys[order], return_inverse=True, return_counts=True)
+    enough = counts >= 2
+    order, which = order[enough[which]], (np.cumsum(enough) - 1)[which[enough[which]]]
+    pairs = np.stack(np.divmod(found[enough], len(bases.residues)), axis=1)
+    families = _families(bases, positions, pairs, bonds[order], polar.edges[near[order]], which)
+    return BasePairs(bases.residues[pairs], families, bonds[order], which, lengths[order])
+
+
+def _hydrogen_bonds(bases: Bases, polar: _PolarAtoms, positions: np.ndarray) -> np.ndarray:
+    """Return donors and acceptors that are near each other and lie in the planes of both bases.
+
+    Numbers of the polar atoms, int (H, 2), that of the base which comes first in the model first.
+    """
+    near = cKDTree(positions[polar.atoms]).query_pairs(LONGEST_BOND, output_type="ndarray")
+    owners = polar.bases[near]
+    near = np.where((owners[:, 0] > owners[:, 1])[:, None], near[:, ::-1], near)
+    first, second = polar.bases[near].T
+    centres, normals = bases.frames(positions)
+    across = positions[polar.atoms[near[:, 1]]] - positions[polar.atoms[near[:, 0]]]
+    between = centres[second] - centres[first]
+    elevations, staggers = (
+        [np.abs(np.einsum("ij,ij->i", arm, normals[each])) for each in (first, second)]
+        for arm in (across, between)
+    )
+    roles = polar.roles[near]
+    keep = (
+        (first != second)
+        & (roles[:, 0] | roles[:, 1] == _BOTH)
+        & ~(roles == _BOTH).all(axis=1)  # not between two sugars
+        & (np.abs(np.einsum("ij,ij->i", normals[first], normals[second])) > np.cos(_LARGEST_TILT))
+        & (np.maximum(*elevations) < np.sin(_LARGEST_ELEVATION) * np.linalg.norm(across, axis=1))
+        & (np.mean(staggers, axis=0) < _LARGEST_STAGGER)
+    )
+    return near[keep]
+
+
+def _families(
+    bases: Bases,
+    positions: np.ndarray,
+    pairs: np.ndarray,
+    bonds: np.ndarray,
+    edges: np.ndarray,
+    owners: np.ndarray,
+) -> tuple[str, ...]:
+    """Name the families of pairs: the edge of most of a base's atoms, and whether both sugars are on one side of the bonds."""
+    counts = np.maximum(np.bincount(owners, minlength=len(pairs)), 1)[:, None]
+    middles, names = [], []
+    for side in (0, 1):
+        total = np.zeros((len(pairs), 3))
+        np.add.at(total, owners, positions[bonds[:, side]])
+        middles.append(total / counts)
+        votes = np.stack(
+            [np.bincount(owners[edges[:, side] == edge], minlength=len(pairs)) for edge in "WHS"]
+        )
+        names.append(np.array(list("WHS"))[votes.argmax(axis=0)])
+    # Across the bonds, in the mean plane of both bases.
+    first, second = bases.frames(positions)[1][pairs].transpose(1, 0, 2)
+    normal = first + np.sign(np.einsum("ij,ij->i", first, second))[:, None] * second
+    sideways = np.cross(middles[1] - middles[0], normal)
+    glycosidic = positions[bases.atoms["C1'"]] - positions[bases.glycosidic(positions)]
+    is_cis = (
+        np.prod([np.einsum("ij,ij->i", glycosidic[pairs[:, side]], sideways) for side in (0, 1)], axis=0) > 0
+    )
+    return tuple(
+        f"{'c' if cis else 't'}{a}{b}"
+        for cis, a, b in zip(is_cis.tolist(), *(each.tolist() for each in names))
+    )

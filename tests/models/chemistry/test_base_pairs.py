@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from openmm import app
+
+from openmm_density.models import Model, read_model
+from openmm_density.models.chemistry.base_pairs import find_base_pairs
+
+# The pairs of 4P5J that barnaba 0.1.9 and RNApolis 0.16 agree on; those with a single hydrogen bond between N and O left out.
+WATSON_CRICK = (
+    *((2, 74), (3, 18), (4, 17), (5, 16), (6, 15), (7, 14), (10, 49), (19, 39), (20, 38), (21, 37), (22, 36)),
+    *(
+        (24, 34),
+        (25, 33),
+        (43, 57),
+        (44, 56),
+        (45, 55),
+        (46, 54),
+        (58, 72),
+        (59, 71),
+        (60, 70),
+        (64, 81),
+        (65, 80),
+    ),
+    *((66, 79), (67, 78), (68, 77), (69, 76), (23, 35)),
+)
+OTHERS = {(8, 52): "tWW", (47, 51): "tWH", (63, 83): "tWW", (71, 75): "cSS"}
+
+
+@pytest.fixture(scope="module")
+def rna(small_data: Path) -> Model:
+    return read_model(small_data / "zoo/4p5j_rna.pdb")
+
+
+def by_number(topology: app.Topology, positions: np.ndarray) -> dict[tuple[int, int], str]:
+    found = find_base_pairs(topology, positions)
+    numbers = [int(residue.id) for residue in topology.residues()]
+    return {
+        (numbers[a], numbers[b]): family for (a, b), family in zip(found.residues.tolist(), found.families)
+    }
+
+
+def test_all_pairs_of_the_dodecamer_of_drew_and_dickerson(small_data: Path) -> None:
+    model = read_model(small_data / "zoo/1bna_duplex.pdb")
+    assert by_number(model.topology, model.positions) == {(k, 25 - k): "cWW" for k in range(1, 13)}
+    found = find_base_pairs(model.topology, model.positions)
+    names = [atom.name for atom in model.topology.atoms()]
+    atoms = {tuple(sorted((names[a], names[b]))) for a, b in found.bonds.tolist()}
+    assert atoms == {("N4", "O6"), ("N1", "N3"), ("N2", "O2"), ("N6", "O4")}
+    assert np.bincount(found.owners).tolist() == [3, 3, 3, 3, 2, 2, 2, 2, 3, 3, 3, 3]
+    assert found.labels(model.topology)[0] == "A DC 1 - B DG 24 (cWW)"
+
+
+def test_pairs_and_families_of_a_folded_rna_are_those_of_two_other_programs(rna: Model) -> None:
+    found = by_number(rna.topology, rna.positions)
+    theirs = {**dict.fromkeys(WATSON_CRICK, "cWW"), **OTHERS}
+    assert {pair: found.get(pair) for pair in theirs} == theirs
+    # One of the two has these two as well, by other families.
+    assert set(found) - set(theirs) == {(9, 48), (12, 50)}
+
+
+def test_pairs_do_not_depend_on_place_order_and_names(rna: Model) -> None:
+    plain = by_number(rna.topology, rna.positions)
+    turn, _ = np.linalg.qr(np.random.default_rng(1).normal(size=(3, 3)))
+    turn *= np.sign(np.linalg.det(turn))
+    assert by_number(rna.topology, rna.positions @ turn.T + 100) == plain
+    topology = app.Topology()
+    places = []
+    for residue in reversed(list(rna.topology.residues())):
+        copy = topology.addResidue("XXX", topology.addChain(), residue.id)
+        for atom in residue.atoms():
+            topology.addAtom(atom.name.replace("'", "*"), atom.element, copy)
+            places.append(rna.positions[atom.index])
+    turned = by_number(topology, np.array(places))
+    assert {(b, a): family[0] + family[2] + family[1] for (a, b), family in turned.items()} == plain
+
+
+def test_bases_that_are_stacked_or_apart_are_no_pairs(small_data: Path, rna: Model) -> None:
+    strand = read_model(small_data / "zoo/1bna_strand.pdb")
+    assert by_number(strand.topology, strand.positions) == {}
+    assert by_number(rna.topology, 1.6 * rna.positions) == {}
+    protein = read_model(small_data / "emd5925_frag/5925_native.pdb")
+    assert by_number(protein.topology, protein.positions) == {}
+    assert by_number(app.Topology(), np.zeros((0, 3))) == {}
