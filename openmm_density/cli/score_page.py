@@ -138,8 +138,7 @@ def _can_it_be_trusted(
 ) -> list[Block]:
     geometry = report["geometry"]
     figures = [
-        (name, ["–" if geometry[key] is None else format(geometry[key], form)])
-        for name, key, form in GEOMETRY
+        (name, [format(geometry[key], form)]) for name, key, form in GEOMETRY if geometry[key] is not None
     ]
     return [
         Items("", [_warning(each, finder) for each in warnings], are_doubts=True),
@@ -163,6 +162,7 @@ def _can_it_be_trusted(
                 for name, found in (
                     ("Ramachandran outliers", geometry["ramachandran_outliers"] or []),
                     ("Rotamer outliers", geometry["rotamer_outliers"]),
+                    ("Sugar pucker outliers", geometry["pucker_outliers"]),
                     ("Wrong-handed centres", geometry["wrong_centres"]),
                 )
                 if found

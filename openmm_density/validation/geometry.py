@@ -27,6 +27,7 @@ from ..models.chemistry.residues import is_d_amino_acid, residue_label
 from ..models.chemistry.side_chains import LARGEST_DEVIATION, from_staggered, side_chain_torsions
 from ..models.chemistry.stereocentres import chiral_centres
 from ..models.chemistry.torsions import peptide_torsions, torsion_angles
+from .nucleic_acids import NucleicAcidReport, NucleicAcids, base_pair_changes
 
 TWISTED = np.radians(30.0)
 """Deviation of ω from planarity at which a peptide counts as twisted."""
@@ -79,6 +80,7 @@ class GeometryReport:
     rotamer_count: int
     rotamer_outlier_count: int
     rotamer_outliers: list[str]  # Where they are
+    nucleic_acids: NucleicAcidReport = field(repr=False)
     notes: list[str]  # A sentence for each thing that could not be assessed
     peptides: tuple[str, ...] = field(repr=False)  # `peptides`, `centres`: names of all peptides and centres.
     omega: np.ndarray = field(repr=False)  # `omega`, `improper`: their torsions, radians.
@@ -90,7 +92,7 @@ class GeometryReport:
 
         What there is none of, as peptides in DNA, has None in place of how many are wrong.
         """
-        left_out = {"peptides", "omega", "centres", "improper"}
+        left_out = {"peptides", "omega", "centres", "improper", "nucleic_acids"}
         values = {name: value for name, value in self.__dict__.items() if name not in left_out}
         for name, count in (
             ("ramachandran_outlier_count", self.ramachandran_count),
@@ -100,6 +102,7 @@ class GeometryReport:
         ):
             if not count:
                 values[name] = None
+        values |= self.nucleic_acids.as_dict()
         return {
             name: None if isinstance(value, float) and not np.isfinite(value) else value
             for name, value in values.items()
@@ -112,6 +115,9 @@ class GeometryChange:
 
     peptide_flips: list[str]  # Peptides whose ω changed by more than 90°
     inverted_centres: list[str]  # Chiral centres that changed handedness
+    # `base_pairs_lost`, `base_pairs_gained`: of nucleic acids, those that only the model before, or after, has.
+    base_pairs_lost: list[str]
+    base_pairs_gained: list[str]
     largest_omega_change: float  # Degrees; 0 where there are no peptides
 
     def as_dict(self) -> dict[str, Any]:
@@ -135,6 +141,7 @@ class ModelGeometry:
         self._angles = bond_angles(self._bonds)
         self._ideal = ideal_values(topology, self._bonds, self._angles)
         self._contacts = ContactAtoms(topology)
+        self._nucleic_acids = NucleicAcids(topology)
         self._peptides, self._centres = peptide_torsions(topology), chiral_centres(topology)
         self._backbone, self._side_chains = backbone_torsions(topology), side_chain_torsions(topology)
         self._peptide_names = tuple(_describe(self._atoms, each[[0, 3]]) for each in self._peptides)
@@ -159,6 +166,7 @@ class ModelGeometry:
             **_chirality_fields(atoms, self._centres, improper, self._centre_names),
             **backbone,
             **_rotamer_fields(topology, _deviations_of(self._side_chains, positions)),
+            nucleic_acids=self._nucleic_acids.report(positions),
             notes=[TABLES_MISSING] if backbone["ramachandran_count"] is None else [],
             peptides=self._peptide_names,
             omega=omega,
@@ -232,6 +240,7 @@ def compare_geometry(before: GeometryReport, after: GeometryReport) -> GeometryC
     return GeometryChange(
         peptide_flips=[name for name, change in zip(before.peptides, turned) if change > np.pi / 2],
         inverted_centres=[name for name, changed in zip(before.centres, inverted) if changed],
+        **base_pair_changes(before.nucleic_acids, after.nucleic_acids),
         largest_omega_change=float(np.degrees(turned.max(initial=0.0))),
     )
 

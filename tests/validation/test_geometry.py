@@ -252,7 +252,9 @@ def test_side_chains_that_are_cut_short_are_judged_as_far_as_they_go(
 
 def test_report_is_plain_data(native: Model) -> None:
     values = geometry_report(native.topology, native.positions).as_dict()
-    assert all(isinstance(value, (int, float, str, list)) for value in values.values())
+    of_nucleic_acids = {"pucker_outlier_count", "base_pair_count"}
+    assert {name for name, value in values.items() if value is None} == of_nucleic_acids
+    assert all(isinstance(value, (int, float, str, list, type(None))) for value in values.values())
     assert "omega" not in values and values["cis_count"] == 0
 
 

@@ -272,7 +272,8 @@ def _validation(known: TableInput) -> _Rows:
         rows.append(
             ("Ramachandran Z, whole (r.m.s.)", f"{z[0]:.2f} ({z[1]:.2f})", f"{name}, Sobolev et al. 2020")
         )
-    if "ramachandran_outlier_percent" not in theirs:
+    # None where the tables are missing, 0 where there is no residue that has a place in the plot.
+    if "ramachandran_outlier_percent" not in theirs and geometry["ramachandran_count"] != 0:
         count = geometry["ramachandran_count"]
         rows += [
             (
@@ -282,7 +283,7 @@ def _validation(known: TableInput) -> _Rows:
             )
             for title, key in (("favoured", "favoured"), ("allowed", "allowed"), ("outliers", "outlier"))
         ]
-    if "rotamer_outlier_percent" not in theirs:
+    if "rotamer_outlier_percent" not in theirs and geometry["rotamer_count"]:
         rows.append(
             (
                 "Side chains not staggered (%)",
@@ -292,11 +293,24 @@ def _validation(known: TableInput) -> _Rows:
         )
     if theirs.get("clashscore") is None:
         rows.append(_clashes(known))
-    return [
-        *rows,
-        ("Cis peptides not before proline", str(geometry["cis_nonproline_count"]), "openmm-density"),
-        ("Peptides twisted by over 30°", str(geometry["twisted_count"] or 0), "openmm-density"),
-    ]
+    if geometry["twisted_count"] is not None:
+        rows += [
+            ("Cis peptides not before proline", str(geometry["cis_nonproline_count"]), "openmm-density"),
+            ("Peptides twisted by over 30°", str(geometry["twisted_count"]), "openmm-density"),
+        ]
+    return [*rows, *_nucleic_rows(geometry)]
+
+
+def _nucleic_rows(geometry: Mapping[str, Any]) -> _Rows:
+    rows: _Rows = []
+    if geometry["pucker_count"]:
+        share = f"{100 * geometry['pucker_outlier_count'] / geometry['pucker_count']:.2f}"
+        by_phosphate = "openmm-density: δ and ε against Pperp, Richardson et al. 2008, RNA alone"
+        rows.append(("Sugar pucker outliers (%)", share, by_phosphate))
+    if geometry["base_pair_count"] is not None:
+        by_bonds = "openmm-density: two or more N, O hydrogen bonds between bases in one plane"
+        rows.append(("Base pairs", str(geometry["base_pair_count"]), by_bonds))
+    return rows
 
 
 def _clashes(known: TableInput) -> tuple[str, str, str]:

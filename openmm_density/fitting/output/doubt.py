@@ -60,6 +60,8 @@ KINDS = {
     "strength": "no limit to the strength was found",
     "half_maps": "half maps that are not independent",
     "ramachandran": "new Ramachandran outliers",
+    "puckers": "new sugar pucker outliers",
+    "base_pairs": "base pairs that the fit opened",
     "chirality": "chiral centres flat or inverted",
     "cis": "peptide bonds twisted or flipped",
     "elements": "atoms with another element than in the file",

@@ -67,6 +67,7 @@ def doubts_about(
         *_strength_doubt(scan),
         *_half_map_doubt(scan),
         *_backbone_doubt(summary),
+        *_nucleic_doubts(summary),
         *_peptide_doubt(violations, summary),
         *_pierced_doubt(summary),
         *contact_doubts(summary),
@@ -85,6 +86,7 @@ def doubts_of_figures(
     return [
         *_low_correlation_doubt(summary["cc_final"]),
         *_backbone_doubt(summary),
+        *_nucleic_doubts(summary),
         *contact_doubts(summary),
         *worse_doubts(summary["worse_geometry"]),
         *_stretch_doubts(stretches, residues),
@@ -269,6 +271,23 @@ def _backbone_doubt(summary: Mapping[str, Any]) -> list[Doubt]:
         return []
     said = f"the fit made Ramachandran outliers of {listing(spoilt, 10)}: look at the model there."
     return [Doubt("ramachandran", said, tuple(map(Place.of, spoilt)))]
+
+
+def _nucleic_doubts(summary: Mapping[str, Any]) -> list[Doubt]:
+    """Return a doubt about sugars whose pucker the fit made an outlier, and one about base pairs that it opened."""
+    doubts = []
+    for kind, found, said in (
+        (
+            "puckers",
+            _new("pucker_outliers", summary["geometry_initial"], summary["geometry_final"]),
+            "the fit made sugar pucker outliers of",
+        ),
+        ("base_pairs", summary["base_pairs_lost"], "the fit opened base pairs:"),
+    ):
+        if found:
+            places = tuple(map(Place.of, (each.partition(" (")[0] for each in found)))
+            doubts.append(Doubt(kind, f"{said} {listing(found, 10)}: look at the model there.", places))
+    return doubts
 
 
 def _peptide_doubt(violations: Mapping[str, Sequence[Violation]], summary: Mapping[str, Any]) -> list[Doubt]:

@@ -18,6 +18,8 @@ GEOMETRY = (
     ("rotamer outliers", "rotamer_outlier_count", "d"),
     ("twisted peptides", "twisted_count", "d"),
     ("wrong-handed Cα", "wrong_alpha_count", "d"),
+    ("sugar pucker outliers", "pucker_outlier_count", "d"),
+    ("base pairs", "base_pair_count", "d"),
 )
 """What tables tell of the geometry: its name, the key of a report, and how it is written."""
 
@@ -114,7 +116,9 @@ class _Figures:
         geometry = [summary["geometry_initial"], summary["geometry_relaxed"], self._after("geometry")]
         geometry.append(summary["geometry_reference"] or {})
         for label, key, form in GEOMETRY:
-            self._count(label, form, *(figures.get(key) for figures in geometry))
+            values = [figures.get(key) for figures in geometry]
+            if any(value is not None for value in values):  # proteins have no base pairs, and DNA no peptides
+                self._count(label, form, *values)
         if summary["mate_contacts_final"] is not None:
             stages = ("initial", "relaxed", "final", "reference")
             mates = [summary.get(f"mate_contacts_{stage}") for stage in stages]

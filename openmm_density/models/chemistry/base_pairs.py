@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +10,6 @@ from openmm import app
 from scipy.spatial import cKDTree
 
 from .backbone import named_atom_table
-from .residues import residue_label
 
 LONGEST_BOND = 4.0
 """Å between the heavy atoms of a hydrogen bond that counts; in a start bonds are stretched."""
@@ -46,11 +46,10 @@ class BasePairs:
     owners: np.ndarray  # int (H,), the pair of each bond
     lengths: np.ndarray  # (H,), Å
 
-    def labels(self, topology: app.Topology) -> list[str]:
-        """Name the pairs, as in ``A G 1 - A C 72 (cWW)``."""
-        residues = list(topology.residues())
+    def labels(self, residues: Sequence[str]) -> list[str]:
+        """Name the pairs, as in ``A G 1 - A C 72 (cWW)``, by the names of all residues."""
         return [
-            f"{residue_label(residues[a])} - {residue_label(residues[b])} ({family})"
+            f"{residues[a]} - {residues[b]} ({family})"
             for (a, b), family in zip(self.residues.tolist(), self.families)
         ]
 
@@ -115,6 +114,30 @@ class Bases:
             found.append((self.atoms[name][there], there, role[there], edges))
         return _PolarAtoms(*(np.concatenate(column) for column in zip(*found)))
 
+    def pairs(self, positions: np.ndarray) -> BasePairs:
+        """Return the base pairs at some positions, see `find_base_pairs`. `positions` (N, 3) in Å."""
+        if len(self.residues) < 2:
+            none = np.zeros((0, 2), dtype=np.int64)
+            return BasePairs(none, (), none, none[:, 0], np.zeros(0))
+        polar = self.polar(positions)
+        near = _hydrogen_bonds(self, polar, positions)
+        bonds = polar.atoms[near]
+        lengths = np.linalg.norm(positions[bonds[:, 1]] - positions[bonds[:, 0]], axis=1)
+        keys = polar.bases[near] @ np.array([len(self.residues), 1])
+        # Beside its own partner an atom has that one's neighbour at little more: a bond is the shortest of one of its atoms.
+        order = np.lexsort((lengths, keys))
+        shortest = [
+            np.unique(np.stack([keys, near[:, side]])[:, order], axis=1, return_index=True)[1]
+            for side in (0, 1)
+        ]
+        order = order[np.unique(np.concatenate(shortest))]
+        found, which, counts = np.unique(keys[order], return_inverse=True, return_counts=True)
+        enough = counts >= 2
+        order, which = order[enough[which]], (np.cumsum(enough) - 1)[which[enough[which]]]
+        pairs = np.stack(np.divmod(found[enough], len(self.residues)), axis=1)
+        families = _families(self, positions, pairs, bonds[order], polar.edges[near[order]], which)
+        return BasePairs(self.residues[pairs], families, bonds[order], which, lengths[order])
+
 
 def find_base_pairs(topology: app.Topology, positions: np.ndarray) -> BasePairs:
     """Return the base pairs of a model: two bases near one plane with at least two hydrogen bonds between their edges.
@@ -125,29 +148,7 @@ def find_base_pairs(topology: app.Topology, positions: np.ndarray) -> BasePairs:
 
     `positions` (N, 3) in Å.
     """
-    bases = Bases(topology)
-    if len(bases.residues) < 2:
-        none = np.zeros((0, 2), dtype=np.int64)
-        return BasePairs(none, (), none, none[:, 0], np.zeros(0))
-    polar = bases.polar(positions)
-    near = _hydrogen_bonds(bases, polar, positions)
-    bonds, lengths = (
-        polar.atoms[near],
-        np.linalg.norm(np.diff(positions[polar.atoms[near]], axis=1)[:, 0], axis=1),
-    )
-    keys = polar.bases[near] @ np.array([len(bases.residues), 1])
-    # Beside its own partner an atom has that one's neighbour at little more: a bond is the shortest of one of its atoms.
-    order = np.lexsort((lengths, keys))
-    shortest = [
-        np.unique(np.stack([keys, near[:, side]])[:, order], axis=1, return_index=True)[1] for side in (0, 1)
-    ]
-    order = order[np.unique(np.concatenate(shortest))]
-    found, which, counts = np.unique(keys[order], return_inverse=True, return_counts=True)
-    enough = counts >= 2
-    order, which = order[enough[which]], (np.cumsum(enough) - 1)[which[enough[which]]]
-    pairs = np.stack(np.divmod(found[enough], len(bases.residues)), axis=1)
-    families = _families(bases, positions, pairs, bonds[order], polar.edges[near[order]], which)
-    return BasePairs(bases.residues[pairs], families, bonds[order], which, lengths[order])
+    return Bases(topology).pairs(positions)
 
 
 def _hydrogen_bonds(bases: Bases, polar: _PolarAtoms, positions: np.ndarray) -> np.ndarray:

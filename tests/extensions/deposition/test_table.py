@@ -2,9 +2,13 @@
 
 from dataclasses import replace
 
+import pytest
+
 from openmm_density import DensityMap
 from openmm_density.extensions.deposition.diffraction import Crystal, crystal_of
 from openmm_density.extensions.deposition.table import FILL_IN, Symmetric, table_one
+from openmm_density.models import read_model
+from openmm_density.validation.geometry import geometry_report
 
 THEIRS = {
     "version": "2025.11",
@@ -112,3 +116,17 @@ def test_a_map_of_cryo_em_is_that_of_none(small_data, tmp_path):
     assert crystal_of(box, (9, 9, 9, 90, 90, 90), "P 1") is None
     box.write(tmp_path / "again.mrc")
     assert DensityMap.from_file(tmp_path / "again.mrc").space_group is None
+
+
+@pytest.mark.parametrize(("name", "pairs"), [("1bna_duplex", "12"), ("4p5j_rna", "33")])
+def test_nucleic_acids_have_puckers_and_pairs_and_no_peptides(known, small_data, name, pairs):
+    model = read_model(small_data / f"zoo/{name}.pdb")
+    geometry = geometry_report(model.topology, model.positions).as_dict()
+    found = rows(table_one(replace(known, geometry=geometry)))
+    assert found["Base pairs"][0] == pairs
+    of_rna = found.get("Sugar pucker outliers (%)")
+    assert of_rna is None if name.startswith("1bna") else of_rna[0] == "2.44" and "Pperp" in of_rna[1]
+    assert not any(word in row for row in found for word in ("eptides", "Ramachandran", "Side chains"))
+    assert "Cis peptides not before proline" in rows(table_one(known)) and "Base pairs" not in rows(
+        table_one(known)
+    )

@@ -375,3 +375,16 @@ def test_half_maps_that_are_not_independent_are_doubted(falls, resolution, said)
     found = _half_map_doubt(scan)
     assert found == [] if said is None else said in found[0].sentence and found[0].kind == "half_maps"
     assert _half_map_doubt(None) == []
+
+
+def test_opened_base_pairs_and_new_pucker_outliers_are_doubts_with_their_places():
+    summary = {
+        "geometry_initial": {"pucker_outliers": ["A A 1"]},
+        "geometry_final": {"pucker_outliers": ["A A 1", "A U 12"]},
+        "base_pairs_lost": ["A DA 6 - B DT 19 (cWW)"],
+    }
+    puckers, pairs = doubts._nucleic_doubts(summary)
+    assert puckers.kind == "puckers" and "outliers of A U 12: look" in puckers.sentence
+    assert pairs.kind == "base_pairs" and "A DA 6 - B DT 19 (cWW)" in pairs.sentence
+    assert pairs.places[0].members == ("A DA 6", "B DT 19")
+    assert doubts._nucleic_doubts(summary | {"geometry_final": {}, "base_pairs_lost": []}) == []

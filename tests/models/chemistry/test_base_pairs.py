@@ -8,6 +8,7 @@ from openmm import app
 
 from openmm_density.models import Model, read_model
 from openmm_density.models.chemistry.base_pairs import find_base_pairs
+from openmm_density.models.chemistry.residues import residue_label
 
 # The pairs of 4P5J that barnaba 0.1.9 and RNApolis 0.16 agree on; those with a single hydrogen bond between N and O left out.
 WATSON_CRICK = (
@@ -51,7 +52,10 @@ def test_all_pairs_of_the_dodecamer_of_drew_and_dickerson(small_data: Path) -> N
     atoms = {tuple(sorted((names[a], names[b]))) for a, b in found.bonds.tolist()}
     assert atoms == {("N4", "O6"), ("N1", "N3"), ("N2", "O2"), ("N6", "O4")}
     assert np.bincount(found.owners).tolist() == [3, 3, 3, 3, 2, 2, 2, 2, 3, 3, 3, 3]
-    assert found.labels(model.topology)[0] == "A DC 1 - B DG 24 (cWW)"
+    assert (
+        found.labels([residue_label(each) for each in model.topology.residues()])[0]
+        == "A DC 1 - B DG 24 (cWW)"
+    )
 
 
 def test_pairs_and_families_of_a_folded_rna_are_those_of_two_other_programs(rna: Model) -> None:

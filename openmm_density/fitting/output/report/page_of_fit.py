@@ -262,6 +262,7 @@ def _places_to_look(summary: Mapping[str, Any], geometry: Mapping[str, Any]) -> 
         "Lowest correlations": [each["residue"] for each in summary["worst_residues"]],
         "Ramachandran outliers": geometry["ramachandran_outliers"] or [],
         "Rotamer outliers": geometry["rotamer_outliers"],
+        "Sugar pucker outliers": geometry["pucker_outliers"],
         "Wrong-handed centres": geometry["wrong_centres"],
         "Largest deviations of a bond and of an angle": [
             atoms for atoms in (geometry["worst_bond_atoms"], geometry["worst_angle_atoms"]) if atoms

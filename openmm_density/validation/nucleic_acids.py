@@ -1,0 +1,68 @@
+"""Sugar puckers and base pairs of a model's nucleic acids, as a report of its geometry tells of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from openmm import app
+
+from ..models.chemistry.base_pairs import Bases
+from ..models.chemistry.residues import residue_label
+from ..models.chemistry.sugar_puckers import find_sugars
+
+
+@dataclass(frozen=True)
+class NucleicAcidReport:
+    """How good the nucleic acids of a model are; all counts are 0 where it has none."""
+
+    # `pucker_count`, `pucker_outliers`: sugars of RNA with a phosphate behind them, and those whose δ contradicts the distance
+    # of that phosphate from the glycosidic bond (Pperp), or with an unusual ε, as MolProbity counts them (J. S. Richardson
+    # et al., RNA 14, 465 (2008)). DNA has no such rule.
+    pucker_count: int
+    pucker_outliers: list[str]
+    base_pairs: list[str]  # As in ``A G 1 - A C 72 (cWW)``, with the family of Leontis and Westhof
+    nucleotide_count: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the numbers and names; what there is none of has None in place of a number."""
+        return {
+            "pucker_count": self.pucker_count,
+            "pucker_outlier_count": len(self.pucker_outliers) if self.pucker_count else None,
+            "pucker_outliers": self.pucker_outliers,
+            "base_pair_count": len(self.base_pairs) if self.nucleotide_count else None,
+            "base_pairs": self.base_pairs,
+        }
+
+
+class NucleicAcids:
+    """The nucleic acids of a topology, found once for many positions."""
+
+    def __init__(self, topology: app.Topology) -> None:
+        self._names = [residue_label(residue) for residue in topology.residues()]
+        self._sugars, self._bases = find_sugars(topology), Bases(topology)
+
+    def report(self, positions: np.ndarray) -> NucleicAcidReport:
+        """Assess them. `positions` (N, 3) in Å."""
+        sugars = self._sugars
+        outliers = sugars.residues[sugars.outliers(positions)]
+        return NucleicAcidReport(
+            int(sugars.judged().sum()),
+            [self._names[index] for index in outliers],
+            self._bases.pairs(positions).labels(self._names),
+            len(sugars.residues),
+        )
+
+
+def base_pair_changes(before: NucleicAcidReport, after: NucleicAcidReport) -> dict[str, list[str]]:
+    """Return the base pairs that only one of two reports has: ``base_pairs_lost`` and ``base_pairs_gained``."""
+    had, has = ({_partners(pair): pair for pair in report.base_pairs} for report in (before, after))
+    return {
+        "base_pairs_lost": [pair for partners, pair in had.items() if partners not in has],
+        "base_pairs_gained": [pair for partners, pair in has.items() if partners not in had],
+    }
+
+
+def _partners(pair: str) -> str:
+    return pair.partition(" (")[0]
