@@ -49,7 +49,7 @@ def add_map(parser: argparse.ArgumentParser, of_amplitudes: bool = False) -> Non
         type=number,
         required=not of_amplitudes,
         metavar="R",
-        help=f"of the map, in Å{'; of amplitudes, to which they are used (all)' if of_amplitudes else ''}",
+        help=f"resolution of the map in Å{'; of amplitudes, the limit to which they are used (all)' if of_amplitudes else ''}",
     )
     add_columns(parser)
     add_corrections(parser)
@@ -61,7 +61,7 @@ def add_corrections(parser: argparse.ArgumentParser) -> None:
         "--voxel-size",
         type=_voxel_size,
         metavar="X",
-        help="of the map in Å, where its header is wrong: one number, or X,Y,Z; the origin scales with it",
+        help="voxel size in Å, where the header of the map is wrong: one number, or X,Y,Z; the origin scales with it",
     )
     parser.add_argument(
         "--mirror",

@@ -69,7 +69,7 @@ def _add_files(parser: argparse.ArgumentParser) -> None:
         "--resolution",
         type=number,
         metavar="R",
-        help="of the map, in Å; of amplitudes, to which they are used (all)",
+        help="resolution of the map in Å; of amplitudes, the limit to which they are used (all)",
     )
     parser.add_argument("--output", metavar="DIR", help="folder for the results")
     parser.add_argument("--overwrite", action="store_true", help="replace an earlier fit in DIR")
@@ -94,7 +94,7 @@ def add_crystal(parser: argparse.ArgumentParser) -> None:
         type=whole_number,
         default=8,
         metavar="N",
-        help="of phases and a fit, at most (%(default)s); --protocol and --steps are those of one cycle (2000 steps)",
+        help="cycles of phases and a fit, at most (%(default)s); --protocol and --steps are those of one cycle (2000 steps)",
     )
 
 
@@ -272,7 +272,7 @@ def _add_run(parser: argparse._ArgumentGroup) -> None:
         type=whole_number,
         default=0,
         metavar="N",
-        help="of velocities and noise (%(default)s); with --threads 1 the same seed gives the same bits",
+        help="seed of velocities and noise (%(default)s); with --threads 1 the same seed gives the same bits",
     )
     parser.add_argument(
         "--report-interval",
@@ -288,7 +288,7 @@ def _add_run(parser: argparse._ArgumentGroup) -> None:
         metavar="N",
         help="steps between states from which a fit can go on (%(default)s)",
     )
-    parser.add_argument("--explain-time", action="store_true", help="say in the end where the time went")
+    parser.add_argument("--explain-time", action="store_true", help="say at the end where the time went")
 
 
 def _ligand_forcefield(text: str) -> str:

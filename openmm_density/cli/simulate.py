@@ -28,8 +28,8 @@ def add_parser(commands: Commands) -> None:
         "with bulk solvent, and R-free-flags (1 is free, 5% of them).",
     )
     parser.add_argument("model", metavar="MODEL", help="PDB or mmCIF, .gz or not")
-    parser.add_argument("--resolution", type=number, required=True, metavar="R", help="in Å")
-    parser.add_argument("--voxel-size", type=number, metavar="V", help="of a map, in Å")
+    parser.add_argument("--resolution", type=number, required=True, metavar="R", help="resolution in Å")
+    parser.add_argument("--voxel-size", type=number, metavar="V", help="voxel size of a map, in Å")
     parser.add_argument(
         "--output",
         required=True,
@@ -59,7 +59,7 @@ def add_parser(commands: Commands) -> None:
         "root mean square of a complex error, in that of those of its resolution (0)",
     )
     parser.add_argument(
-        "--seed", type=whole_number, default=0, metavar="N", help="of noise and free flags (%(default)s)"
+        "--seed", type=whole_number, default=0, metavar="N", help="seed of noise and free flags (%(default)s)"
     )
 
 

@@ -337,7 +337,7 @@ class FitSystems:
             return []
         residues = list(topology.residues())
         names = listing([residue_label(residues[index]) for index in unseen])
-        self.notes.append(f"Not seen in the map where the model has them, and so held there: {names}.")
+        self.notes.append(f"Not seen in the map where the model has them, and so held in place: {names}.")
         backbone = [a.index for i in unseen for a in residues[i].atoms() if a.name in ("N", "CA", "C")]
         periodic = self.prepared.solvent == "water"
         options = {"parameter_name": "unseen_strength", "force_group": RESTRAINT_GROUP, "periodic": periodic}

@@ -76,7 +76,7 @@ class Strain:
         found = [
             (self.clashing, counted(self.clashing, "pair") + " of atoms nearly in one place"),
             (self.stretched, counted(self.stretched, "bond") + f" off by more than {10 * STRETCHED:g} Å"),
-            (self.angle_rmsd > BENT, f"angles off by {self.angle_rmsd:.1f}° in the mean of squares"),
+            (self.angle_rmsd > BENT, f"an RMSD of angles of {self.angle_rmsd:.1f}°"),
             (self.wild, counted(self.wild, "angle") + f" off by more than {WILD:g}°"),
             (self.pierced, f"rings pierced by bonds: {self.named_rings(topology)}"),
         ]

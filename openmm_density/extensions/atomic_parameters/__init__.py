@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ...fitting.protocols import Protocol
     from ...report.blocks import Block
 
-_GROUP = "B factors and occupancies, in the end"
+_GROUP = "B factors and occupancies, at the end"
 
 
 class AtomicParameters(FitExtension):
@@ -25,14 +25,14 @@ class AtomicParameters(FitExtension):
     options = (
         Option(
             "b_factors",
-            "refine B factors in the end: of the finest level that the resolution and half maps support, or of each atom, "
+            "refine B factors at the end: of the finest level that the resolution and half maps support, or of each atom, "
             "residue or chain (auto; off with --protocol quick)",
             choices=("off", "auto", "atom", "residue", "group"),
             group=_GROUP,
         ),
         Option(
             "occupancies",
-            "refine occupancies in the end: of ligands, waters and side-chains, or some of these separated by commas (off)",
+            "refine occupancies at the end: of ligands, waters and side-chains, or some of these separated by commas (off)",
             metavar="LIST",
             group=_GROUP,
         ),

@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--resolution",
         type=number,
         metavar="R",
-        help="of the maps, in Å; of amplitudes, to which they are used (all)",
+        help="resolution of the maps in Å; of amplitudes, the limit to which they are used (all)",
     )
     parser.add_argument(
         "--seeds", type=whole_number, default=1, metavar="N", help="fits with N seeds, from --seed on (1)"
@@ -79,7 +79,9 @@ def _add_workers(parser: argparse._ArgumentGroup) -> None:
     )
     add_mps(parser)
     parser.add_argument(
-        "--scheduler", metavar="ADDRESS", help="of a Dask scheduler that runs already, as tcp://host:8786"
+        "--scheduler",
+        metavar="ADDRESS",
+        help="address of a Dask scheduler that runs already, as tcp://host:8786",
     )
     parser.add_argument("--queue", metavar="NAME", help=f"of a batch system: {', '.join(SYSTEMS)}")
     parser.add_argument(

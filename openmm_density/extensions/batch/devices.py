@@ -12,7 +12,7 @@ from ...base.errors import InputError
 from ...base.wording import listing
 
 FITS_PER_GPU = 8
-"""Side by side on one GPU, where there are cores for them: as measured on an H200, see docs/guide/many_fits.md."""
+"""Side by side on one GPU, where there are cores for them: as measured on an H200, see docs/evidence/many_fits.md."""
 _MEGABYTES_PER_FIT = 4096
 """Of a GPU's memory: adenylate kinase took 3.3 to 3.9 GB of an H200's."""
 

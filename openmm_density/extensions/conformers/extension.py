@@ -23,10 +23,10 @@ class Conformers(FitExtension):
     options = (
         Option(
             "conformers",
-            "fit alternate conformers in the end too: where the map tells them apart, all of them, or none, which then follow "
+            "fit alternate conformers at the end too: where the map tells them apart, all of them, or none, which then follow "
             "the major one rigidly (auto; major with --protocol quick)",
             choices=("auto", "both", "major"),
-            group="B factors and occupancies, in the end",
+            group="B factors and occupancies, at the end",
         ),
     )
 

@@ -39,10 +39,14 @@ def add_parser(commands: Commands) -> None:
         "--dictionary",
     )
     parser.add_argument(
-        "--smiles", metavar="SMILES", help="of the ligand of a model, in the protonation that is wanted"
+        "--smiles",
+        metavar="SMILES",
+        help="SMILES of the ligand of a model, in the protonation that is wanted",
     )
     add_dictionary(parser)
-    parser.add_argument("--residue", metavar="NAME", help="of the ligand, where a model has several")
+    parser.add_argument(
+        "--residue", metavar="NAME", help="residue name of the ligand, where a model has several"
+    )
     parser.add_argument(
         "--solvent", metavar="NAME", help="implicit solvent (ALPB), such as water; vacuum by default"
     )
@@ -52,7 +56,7 @@ def add_parser(commands: Commands) -> None:
     )
     parser.add_argument("--threads", type=whole_number, metavar="N", help="processors (all)")
     parser.add_argument(
-        "--seed", type=whole_number, default=0, metavar="N", help="of all random numbers (%(default)s)"
+        "--seed", type=whole_number, default=0, metavar="N", help="seed of all random numbers (%(default)s)"
     )
     parser.add_argument(
         "--rounds",

@@ -46,7 +46,9 @@ def add_parser(commands: Commands) -> None:
     )
     parser.add_argument("model", metavar="MODEL", help="PDB or mmCIF, .gz or not")
     parser.add_argument("maps", nargs="+", metavar="MAPS", help="volumes in the order of the series")
-    parser.add_argument("--resolution", type=number, required=True, metavar="R", help="of the volumes, in Å")
+    parser.add_argument(
+        "--resolution", type=number, required=True, metavar="R", help="resolution of the volumes in Å"
+    )
     parser.add_argument("--output", required=True, metavar="DIR", help="folder for the results")
     parser.add_argument("--overwrite", action="store_true", help="replace another series in DIR")
     parser.add_argument(
@@ -79,17 +81,17 @@ def _add_course(parser: argparse._ArgumentGroup) -> None:
         "--protocol",
         default="standard",
         metavar="NAME|FILE.toml",
-        help="of the first volume, and of those that are far from their neighbour (%(default)s)",
+        help="protocol of the first volume, and of those that are far from their neighbour (%(default)s)",
     )
-    parser.add_argument("--steps", type=whole_number, metavar="N", help="of that (those of the protocol)")
+    parser.add_argument("--steps", type=whole_number, metavar="N", help="steps of that protocol (its own)")
     parser.add_argument(
         "--next-protocol",
         default="gentle",
         metavar="NAME|FILE.toml",
-        help="of the other volumes, which start from their neighbour's model (%(default)s)",
+        help="protocol of the other volumes, which start from their neighbour's model (%(default)s)",
     )
     parser.add_argument(
-        "--next-steps", type=whole_number, metavar="N", help="of that (those of the protocol)"
+        "--next-steps", type=whole_number, metavar="N", help="steps of that protocol (its own)"
     )
     parser.add_argument(
         "--search",

@@ -104,7 +104,7 @@ def _what_is_left(protocol: Protocol, result: FitResult) -> str:
     """Return a sentence on where a fit was interrupted."""
     if result.unfinished is not None:
         return (
-            f"{result.unfinished.what} was interrupted: the fit of one model had come to its end, and is what these results are; "
+            f"{result.unfinished.what} was interrupted: these results are those of the fit of one model, which is complete; "
             f"{result.unfinished.remedy}."
         )
     started, planned = result.stages, protocol.stages
@@ -248,7 +248,7 @@ def _strength_doubt(scan: StrengthScan | None) -> list[Doubt]:
         return []
     said = (
         f"the correlation with the half map that was not fitted into rose up to the strongest pull, {scan.chosen:g} kJ/mol per "
-        "atom, so the half maps set no limit to the final strength, and the geometry alone does: if the model came from afar, "
+        "atom, so the half maps set no limit to the final strength; the geometry alone does. If the model came from afar, "
         "fit again from fitted.pdb."
     )
     return [Doubt("strength", said)]

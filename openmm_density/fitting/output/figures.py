@@ -57,7 +57,9 @@ def pull_in_words(summary: Mapping[str, Any]) -> str:
     if search["limited_by"]:
         spoilt = listing([BOUND_WORDS[name] for name in search["limited_by"]])
         return f"{said}, {final:.1f} at the end: more spoils {spoilt}"
-    because = "more is not in the half maps" if search["most"] < full else "the geometry bears it"
+    because = (
+        "the half maps support no more" if search["most"] < full else "the geometry stays within its limits"
+    )
     return f"{said}, {final:.1f} at the end: {because}"
 
 

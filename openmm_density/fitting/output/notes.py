@@ -140,7 +140,7 @@ def _unknown_notes(residues: Sequence[Mapping[str, Any]]) -> list[str]:
         unknown = [row["residue"] for row in residues if row[f"correlation_{stage}"] is None]
         if unknown:
             notes.append(
-                f"No correlation {when} the fit (null in summary.json) has what lies where the map is flat, as beyond a mask, or "
-                f"beyond its end: {listing(unknown, 10)}."
+                f"No correlation {when} the fit (null in summary.json) where the map is flat, as beyond a mask, or ends: "
+                f"{listing(unknown, 10)}."
             )
     return notes

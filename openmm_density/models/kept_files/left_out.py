@@ -42,7 +42,7 @@ def left_out_of_pdb(before: Sequence[str], after: Sequence[str]) -> list[str]:
         sentences.append(f"{_STALE}: REMARK {listing(list(map(str, numbers)))}.")
     for name, count in lost.items():
         if name not in _OF_ATOMS:
-            why = _WHY.get(name, "they tell of the model before the fit")
+            why = _WHY.get(name, "they describe the model before the fit")
             sentences.append(
                 f"{counted(count, 'line')} of {name} of the input {_are(count)} left out: {why}."
             )

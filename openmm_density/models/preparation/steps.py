@@ -166,7 +166,7 @@ def _parametrised(
     ends = mended_ends(topology, positions, rigid)
     if ends:
         report.sentences.append(
-            f"Atoms at no bond's length from what they are bonded to are brought to one: {named_atoms(topology, ends)}."
+            f"Atoms too near to or too far from those that they are bonded to are moved: {named_atoms(topology, ends)}."
         )
     held = _held_links(topology, rigid, coordination, bonded)
     known = set(map(frozenset, held))
@@ -174,8 +174,8 @@ def _parametrised(
     atoms = list(topology.atoms())
     if bare:
         report.sentences.append(
-            "Without water around them ions fall onto what they see through it. In a fit without water these and the acids that "
-            f"bind them have no charge, and stay beside what is around them: {named_atoms(topology, bare)}."
+            "Without water around them ions fall onto what attracts them: in a fit without water these ions, and the acids that "
+            f"bind them, have no charge. They are held beside what is around them: {named_atoms(topology, bare)}."
         )
     for i, j in held:
         pair = " - ".join(f"{residue_label(atoms[k].residue)} {atoms[k].name}" for k in (i, j))

@@ -103,7 +103,7 @@ def _finding(density_map: DensityMap, figures: dict[str, Any], scale: float, ask
     more = f", and its map asks for {100 * asked:+.1f}%" if figures["fits"] else ""
     return Finding(
         CHECK,
-        f"the fit {'stretched' if change > 0 else 'compressed'} the model everywhere alike, by {100 * abs(change):.1f}% "
+        f"the fit {'stretched' if change > 0 else 'compressed'} the model uniformly, by {100 * abs(change):.1f}% "
         f"(distances of {NEAREST:g} to {FARTHEST:g} Å){more}, as a map of a wrong voxel size does, and no change of conformation",
         remedy=f"check the map's header, whose voxels are likelier to measure {voxel / scale:.3g} Å than {voxel:.3g}, and pass "
         f"{as_argument('voxel_size')} if so",

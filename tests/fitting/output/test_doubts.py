@@ -181,7 +181,7 @@ def test_an_interrupted_fit_is_doubted_first_and_says_what_has_not_happened(stag
     assert doubts.interruption(protocol, SimpleNamespace(interrupted=False)) == []
     (doubt,) = doubts.interruption(protocol, SimpleNamespace(interrupted=True, unfinished=unfinished))
     assert doubt.sentence.startswith(
-        "the search for an ensemble was interrupted: the fit of one model had come to its end"
+        "the search for an ensemble was interrupted: these results are those of the fit of one model"
     )
 
 
