@@ -67,8 +67,8 @@ class BasePairRestraint(AdaptivePairRestraint):
 class BasePlaneRestraint(Restraint):
     """Hold the planes of paired bases parallel.
 
-    E = k [1 - exp(-(u/0.17)²)], u = max(0, cos 20° - |n₁·n₂|), with n the normals of the rings: propellers and buckles of up to
-    20° are free, and a pair that the density turns far out of its plane is released. A pair counts as violated beyond 45°.
+    ``E = k [1 - exp(-(u/0.17)²)]``, ``u = max(0, cos 20° - |n₁·n₂|)``, with n the normals of rings: propellers and buckles of
+    up to 20° are free, and a pair that the density turns far out of its plane is released. A pair counts as violated beyond 45°.
 
     Parameters
     ----------

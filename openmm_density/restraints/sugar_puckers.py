@@ -21,9 +21,9 @@ _HELD = (1, 2, 3)  # ν1, ν2 and ν3 tell phase and amplitude
 class SugarPuckerRestraint(TorsionRestraint):
     """Hold the puckers of the sugars of nucleotides.
 
-    ``E = k w² [1 - exp(-x²/2w²)]``, x = max(0, |ν - ν₀| - 8°), w = 35°, for ν₁, ν₂ and ν₃ of each ring: soft, and released where
-    the density turns it far. ν₀ are those of a ring with an amplitude of 38° and with the phase of the start. In RNA the distance
-    of the phosphate behind a sugar from the glycosidic bond (Pperp; J. S. Richardson et al., RNA 14, 465 (2008)) shows the
+    ``E = k w² [1 - exp(-x²/2w²)]``, ``x = max(0, |ν - ν₀| - 8°)``, w = 35°, for ν₁, ν₂ and ν₃ of a ring: soft, and released
+    where the density turns it far. ν₀ are those of a ring with an amplitude of 38° and the phase of the start. In RNA the
+    distance of the phosphate behind a sugar from the glycosidic bond (Pperp; J. S. Richardson et al., RNA 14, 465 (2008)) shows the
     pucker better than a map shows the sugar: where a ring contradicts it, ν₀ are those of C3'-endo (beyond 2.9 Å) or C2'-endo.
     A torsion counts as violated from 35° off.
 
@@ -71,7 +71,7 @@ class SugarPuckerRestraint(TorsionRestraint):
 class GlycosidicRestraint(TorsionRestraint):
     """Hold the glycosidic torsions χ, so that bases stay syn or anti.
 
-    E is that of `SugarPuckerRestraint`, with x = max(0, |χ - χ₀| - 20°), w = 50°, and χ₀ the torsion in the start. A torsion
+    E is that of `SugarPuckerRestraint`, with ``x = max(0, |χ - χ₀| - 20°)``, w = 50°, and χ₀ the torsion in the start. A torsion
     counts as violated from 60° off.
 
     Parameters
