@@ -24,7 +24,8 @@ class SugarPuckerRestraint(TorsionRestraint):
     ``E = k w² [1 - exp(-x²/2w²)]``, ``x = max(0, |ν - ν₀| - 8°)``, w = 35°, for ν₁, ν₂ and ν₃ of a ring: soft, and released
     where the density turns it far. ν₀ are those of a ring with an amplitude of 38° and the phase of the start. In RNA the
     distance of the phosphate behind a sugar from the glycosidic bond (Pperp; J. S. Richardson et al., RNA 14, 465 (2008)) shows
-    the pucker better than a map shows the sugar: where a ring contradicts it, ν₀ are those of C3'-endo (beyond 2.9 Å) or C2'-endo.
+    the pucker better than a map shows the sugar: where a ring contradicts it, ν₀ are those of C3'-endo (beyond 2.9 Å)
+    or C2'-endo.
     A torsion counts as violated from 35° off.
 
     ``make_restraints("sugar-puckers", …)`` builds this and `GlycosidicRestraint`.
