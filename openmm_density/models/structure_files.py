@@ -151,7 +151,7 @@ def _cif_atoms(structure: gemmi.Structure, rows: Sequence[int], built: Sequence[
     return [
         CifAtom(
             *(rows[atom.serial - 1], built[atom.serial - 1], atom.name, residue_name, atom.element.name),
-            *(atom.altloc.strip("\0"), np.array(atom.pos.tolist()), atom.b_iso, atom.occ),
+            *(atom.altloc.strip("\0"), atom.pos.tolist(), atom.b_iso, atom.occ),
         )
         for residue_name, atom in names
     ]

@@ -53,6 +53,17 @@ def ramachandran_figure(models: Sequence[ShownModel], rows: Mapping[str, int]) -
     }
 
 
+def _named(labels: Sequence[str], rows: Mapping[str, int]) -> dict[str, Any]:
+    """Return the rows of residues, by which the page names them, and their names where some have none."""
+    found = [rows.get(label) for label in labels]
+    if None not in found:
+        return {"customdata": found}
+    return {
+        "customdata": found,
+        "text": [label.replace("&", "&amp;").replace("<", "&lt;") for label in labels],
+    }
+
+
 def _traces(model: ShownModel, rows: Mapping[str, int]) -> list[dict[str, Any]]:
     torsions = backbone_torsions(model.topology, model.positions)
     if not len(torsions.residues):
@@ -80,8 +91,7 @@ def _traces(model: ShownModel, rows: Mapping[str, int]) -> list[dict[str, Any]]:
                 "plot": plot,
                 "x": phi[members].round(1).tolist(),
                 "y": psi[members].round(1).tolist(),
-                "text": [label.replace("&", "&amp;").replace("<", "&lt;") for label in named],
-                "customdata": [None if is_reference else rows.get(label) for label in named],
+                **_named(named, {} if is_reference else rows),
                 "hovertemplate": "%{text}<br>φ %{x:.0f}°, ψ %{y:.0f}°<extra></extra>",
                 "marker": {
                     "size": 6 if model.key == "after" else 5,

@@ -131,7 +131,6 @@ def _trace(
         "x": list(range(len(rows))),
         "y": [None if value is None else round(value, 4) for value in values],
         "customdata": list(rows),
-        "text": [_plain(residues[row]["residue"]) for row in rows],
         "hovertemplate": f"%{{text}}<br>{measure} {label}: %{{y:{form}}}<extra></extra>",
         "line": {"color": color, "width": 1.5},
         "marker": {"size": 4, "color": color},

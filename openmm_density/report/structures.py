@@ -21,8 +21,8 @@ from .shown_model import COPIES, ShownModel
 MOST_ATOMS = 60_000
 """Of models that have more, only the backbone is shown."""
 FILM_BYTES = 1_500_000
-"""That the frames take; of those of large models only the backbone is shown, and not all of them."""
-MOST_FRAMES = 120
+"""That the frames take; of those of large models only the backbone is shown, and not all of them; none if few would fit."""
+FEWEST_FRAMES, MOST_FRAMES = 8, 120
 # In a film, steps in which coordinates are written, in Å, as far as 16 bits reach.
 _FILM_STEP = 0.01
 _LARGEST = 32767
@@ -129,7 +129,7 @@ def _film(path: Path, drawn: DrawnAtoms) -> dict[str, Any] | None:
     if _most_frames(len(places)) < MOST_FRAMES / 2:
         places = drawn.backbone
     most = _most_frames(len(places))
-    if not len(places) or most < 2:
+    if not len(places) or most < FEWEST_FRAMES:
         return None
     try:
         frames, every = dcd_frames(path, drawn.indices[places], most)

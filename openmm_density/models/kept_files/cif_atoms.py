@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import gemmi
 import numpy as np
 
-from .numbers import rewritten
+from .numbers import TOLERANCE
 
 DISPLACED = ("aniso_U", "aniso_B")
 """What the names of columns with anisotropic displacements begin with, where they are not in a loop of their own."""
+_PLACES = ("Cartn_x", "Cartn_y", "Cartn_z")
 _MODEL = "pdbx_PDB_model_num"
 _OF_PLACE = (
     *("fract_x", "fract_y", "fract_z", "Cartn_x_esd", "Cartn_y_esd", "Cartn_z_esd"),
@@ -19,8 +20,7 @@ _OF_PLACE = (
 )
 
 
-@dataclass(frozen=True)
-class CifAtom:
+class CifAtom(NamedTuple):
     """An atom to be written in a row of ``_atom_site``."""
 
     # The row of the file, from 1, that it is, or, of an atom that was built, that of another atom of its residue
@@ -30,7 +30,7 @@ class CifAtom:
     residue_name: str
     element: str
     altloc: str
-    position: np.ndarray  # (3,), Å
+    position: Sequence[float]  # (3,), Å
     b_factor: float  # `b_factor`, `occupancy` in Å² and a fraction.
     occupancy: float
 
@@ -46,21 +46,27 @@ class AtomTable:
         self._loop = block.find_loop("_atom_site.Cartn_x").get_loop()
         width, values = self._loop.width(), self._loop.values
         self.columns = {tag.partition(".")[2]: values[k::width] for k, tag in enumerate(self._loop.tags)}
-        names = ("Cartn_x", "Cartn_y", "Cartn_z")
-        self.places = np.array(
-            [[gemmi.cif.as_number(value) for value in self.columns[name]] for name in names]
-        ).T
-        self._b_factors = [gemmi.cif.as_number(value) for value in self.columns.get("B_iso_or_equiv", ())]
+        self.places = np.stack([self._numbers(name) for name in _PLACES], axis=1)
+
+    def _numbers(self, name: str) -> np.ndarray:
+        """Return the values of a column as numbers, NaN where a file has none."""
+        return np.array([gemmi.cif.as_number(value) for value in self.columns[name]], dtype=np.float64)
 
     def replaced(
         self, models: Sequence[Sequence[CifAtom]], renumbered: bool
-    ) -> tuple[dict[str, list[str]], dict[str, str]]:
-        """Replace the rows by those of other atoms."""
+    ) -> tuple[dict[str, list[str]], dict[str, str], bool]:
+        """Replace the rows by those of other atoms.
+
+        Returns the columns, the serial numbers of atoms that stayed by those that they had, and whether any atom of the first
+        model that the file has is elsewhere, or has another B factor.
+        """
         atoms = [atom for model in models for atom in model]
-        columns = {name: [values[atom.row - 1] for atom in atoms] for name, values in self.columns.items()}
-        _write_values(columns, atoms)
+        rows = [atom.row - 1 for atom in atoms]
+        columns = {name: [*map(values.__getitem__, rows)] for name, values in self.columns.items()}
+        moved = self._write_values(columns, atoms, rows)
         _write_names(columns, atoms)
-        changed = [atom.is_built or self.moved(atom) for atom in atoms]
+        built = np.array([atom.is_built for atom in atoms], dtype=bool)
+        changed = (built | moved).tolist()
         _forget_displacements(columns, changed)
         if len(models) > 1:
             if _MODEL not in columns:
@@ -74,33 +80,41 @@ class AtomTable:
             if len(models) == 1:
                 still = {before: now for before, now, new in zip(old, columns["id"], changed) if not new}
         self._loop.set_all_values([*columns.values()])
-        return columns, still
+        first = slice(len(models[0]))
+        return columns, still, bool((moved & ~built)[first].any())
 
-    def moved(self, atom: CifAtom) -> bool:
-        """Return whether an atom is not where its row has it, or has another B factor."""
-        row = atom.row - 1
-        x, y, z = self.places[row]
-        position = atom.position
-        shift = max(abs(position[0] - x), abs(position[1] - y), abs(position[2] - z))
-        old = self._b_factors[row] if self._b_factors else atom.b_factor
-        return bool(shift > 5.001e-4 or abs(atom.b_factor - old) > 5.001e-3)
+    def _write_values(
+        self, columns: dict[str, list[str]], atoms: Sequence[CifAtom], rows: list[int]
+    ) -> np.ndarray:
+        """Write coordinates, B factors and occupancies where they are others; return which atoms moved or have another B."""
+        before, after = self.places[rows], np.array([atom.position for atom in atoms]).reshape(-1, 3)
+        moved = np.abs(after - before).max(axis=1, initial=0.0) > 5.001e-4
+        for axis, name in enumerate(_PLACES):
+            columns[name] = _rewritten(columns[name], before[:, axis], after[:, axis], 3)
+        for name, given, unsaid in (
+            ("B_iso_or_equiv", [atom.b_factor for atom in atoms], 0.0),
+            ("occupancy", [atom.occupancy for atom in atoms], 1.0),
+        ):
+            if name in columns:
+                old, new = self._numbers(name)[rows], np.array(given, dtype=np.float64)
+                if name == "B_iso_or_equiv":
+                    moved |= np.abs(new - old) > 5.001e-3
+                unsaid_still = np.abs(new - unsaid) < 5e-3
+                # What is left out is as good as what it stands for.
+                for k in np.flatnonzero(np.isnan(old) & unsaid_still):
+                    if columns[name][k] in ("?", "."):
+                        old[k] = new[k]
+                columns[name] = _rewritten(columns[name], old, new, 2)
+        return moved
 
 
-def _write_values(columns: dict[str, list[str]], atoms: Sequence[CifAtom]) -> None:
-    """Write coordinates, B factors and occupancies where they are others."""
-    for axis, name in enumerate(("Cartn_x", "Cartn_y", "Cartn_z")):
-        columns[name] = [
-            rewritten(text, float(atom.position[axis]), 3) for text, atom in zip(columns[name], atoms)
-        ]
-    for name, values, unsaid in (
-        ("B_iso_or_equiv", [atom.b_factor for atom in atoms], 0.0),
-        ("occupancy", [atom.occupancy for atom in atoms], 1.0),
-    ):
-        if name in columns:
-            columns[name] = [
-                text if text in ("?", ".") and abs(value - unsaid) < 5e-3 else rewritten(text, value, 2)
-                for text, value in zip(columns[name], values)
-            ]
+def _rewritten(texts: Sequence[str], old: np.ndarray, new: np.ndarray, decimals: int) -> list[str]:
+    """Return texts, which mean some numbers, as `rewritten` has them for other ones."""
+    same = np.abs(old - new) <= TOLERANCE * 10.0**-decimals
+    return [
+        text if kept else f"{value:.{decimals}f}"
+        for text, kept, value in zip(texts, same.tolist(), new.tolist())
+    ]
 
 
 def _write_names(columns: dict[str, list[str]], atoms: Sequence[CifAtom]) -> None:

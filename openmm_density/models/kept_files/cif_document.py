@@ -90,11 +90,10 @@ def kept_document(
     names = AtomNames(table.columns)
     rows = [atom.row for atom in models[0]]
     renumbered = len(models) > 1 or any(atom.is_built for atom in models[0]) or rows != sorted(set(rows))
-    columns, still = table.replaced(models, renumbered)
+    columns, still, moved = table.replaced(models, renumbered)
     count = len(models[0])
     now = AtomNames({name: values[:count] for name, values in columns.items()})
     positions = [atom.position for atom in models[0]]
-    moved = any(table.moved(atom) for atom in models[0] if not atom.is_built)
     _keep_displacements(block, still)
     _write_crystal(block, header)
     places = range(count) if ends is None else ends

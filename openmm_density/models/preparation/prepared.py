@@ -204,6 +204,10 @@ class Prepared:
         -------
         np.ndarray of int, shape (N,)
         """
+        return self._nearest_input.copy()
+
+    @cached_property
+    def _nearest_input(self) -> np.ndarray:
         result = self.input_index.copy()
         for residue in self.topology.residues():
             atoms = np.array([atom.index for atom in residue.atoms()])

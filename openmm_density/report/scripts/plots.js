@@ -50,7 +50,7 @@
     if (figure.regions) Object.assign(layout, regionsOf(figure, figure.plot));
     const data = figure.regions ? figure.data.map((trace) => inPlot(trace, figure.plot)) : figure.data;
     drawn.push({ place, figure });
-    return Plotly.newPlot(place, structuredClone(data), layout, config).then(() => {
+    return Plotly.newPlot(place, structuredClone(data.map(named)), layout, config).then(() => {
       hush();
       place.on("plotly_click", (event) => {
         if (figure.frames) {
@@ -62,6 +62,11 @@
       });
     });
   }
+
+  // Points are named by their residues, whose names a figure need not repeat; Plotly reads names as HTML.
+  const plain = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+  const named = (trace) =>
+    trace.text || !trace.customdata ? trace : { ...trace, text: trace.customdata.map((row) => plain(report.residues[row].residue)) };
 
   const inPlot = (trace, plot) => ({ ...trace, visible: trace.plot === plot ? trace.visible : false, showlegend: trace.plot === plot });
 
