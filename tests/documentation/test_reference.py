@@ -67,3 +67,10 @@ def test_a_guide_is_read_in_five_minutes(name):
     words = re.findall(r"\S*\w\S*", re.sub(r"\]\([^)]*\)", "]", prose(DOCS / "guide" / f"{name}.md")))
     numbers = [word for word in words if re.search(r"\d", word)]
     assert len(words) <= 900 and len(numbers) <= 0.08 * len(words)
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.stem)
+def test_pages_are_in_plain_english(page):
+    assert not re.findall(
+        r"by the clock|in the mean\b|\bas ever\b|(?<![\w.…/])\.\d", re.sub(r"`[^`]+`", "", prose(page))
+    )
