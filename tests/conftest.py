@@ -7,8 +7,12 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    import mdtraj
 
 # Workers of pytest-xdist run side by side, and so does what they start: a thread each, unless a test or who runs them asks for
 # more. It is read when torch and OpenMM are imported.
@@ -64,6 +68,20 @@ def data_dir() -> Path:
         if folder and Path(folder).is_dir():
             return Path(folder)
     pytest.skip("no whole maps and models: set OPENMM_DENSITY_DATA to their folder")
+
+
+@pytest.fixture(scope="session")
+def kinesin_path() -> Path:
+    """Return the file of a kinesin that was fitted into its map."""
+    return SMALL_DATA / "emd6187_kinesin" / "1bg2_K_fitted.pdb"
+
+
+@pytest.fixture(scope="module")
+def kinesin(kinesin_path: Path) -> mdtraj.Trajectory:
+    """Return it as a trajectory of one frame."""
+    from openmm_density.models.trajectory_files import load_trajectory
+
+    return load_trajectory(kinesin_path)
 
 
 @pytest.fixture(autouse=True)

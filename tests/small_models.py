@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import mdtraj
 import numpy as np
 from openmm import app
 
@@ -20,6 +21,12 @@ def shaken(model: Model, sigma: float = 0.4, seed: int = 0) -> Model:
     """Return a model with every atom displaced at random, by `sigma` (Å) along each axis: as bad as a poorly built start."""
     steps = np.random.default_rng(seed).normal(scale=sigma, size=model.positions.shape)
     return replace(model, positions=model.positions + steps)
+
+
+def moving(trajectory: mdtraj.Trajectory, n_frames: int, step: float = 0.05) -> mdtraj.Trajectory:
+    """Return a trajectory that moves away along x by a step in nm."""
+    shifts = np.arange(n_frames)[:, None, None] * np.array([step, 0, 0])
+    return mdtraj.Trajectory(trajectory.xyz + shifts, trajectory.topology)
 
 
 def fragment_lines(small_data: Path, first: int = 1, last: int = 12) -> list[str]:

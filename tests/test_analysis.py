@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import mdtraj
 import numpy as np
 import pytest
 from openmm import unit
@@ -25,26 +24,12 @@ from openmm_density.validation.correlation import MapCorrelation
 from openmm_density.validation.fsc import model_fsc
 from openmm_density.validation.q_score import q_scores
 
-
-@pytest.fixture(scope="module")
-def kinesin(small_data):
-    return load_trajectory(small_data / "emd6187_kinesin" / "1bg2_K_fitted.pdb")
+from .small_models import moving
 
 
 @pytest.fixture(scope="module")
 def kinesin_map(small_data):
     return DensityMap.from_file(small_data / "emd6187_kinesin" / "chain_K_box.ccp4")
-
-
-@pytest.fixture(scope="module")
-def kinesin_path(small_data):
-    return small_data / "emd6187_kinesin" / "1bg2_K_fitted.pdb"
-
-
-def moving(trajectory, n_frames, step=0.05):
-    """Make a trajectory that moves away along x by a step in nm."""
-    shifts = np.arange(n_frames)[:, None, None] * np.array([step, 0, 0])
-    return mdtraj.Trajectory(trajectory.xyz + shifts, trajectory.topology)
 
 
 class TestScores:

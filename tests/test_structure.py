@@ -26,16 +26,6 @@ FLOORS = (
 )
 FLOOR = {name: number for number, names in enumerate(FLOORS) for name in names.split()}
 
-# Extensions that do not hang on the hook yet: the core, and others, still import them by name. These become fewer.
-USED_BY_CORE = {
-    "crystal_fit",
-    "crystals",
-    "deposition",
-    "distillation",
-    "replica_exchange",
-    "symmetry",
-}
-
 LONGEST_MODULE, LONGEST_FUNCTION, MOST_ARGUMENTS = 500, 60, 12
 # Everything that a user of a script sets in one place, passed on in parts.
 FACADES = {"DensityFit", "FlexibleFit"}
@@ -94,8 +84,7 @@ def test_imports_lead_down():
     for name in modules():
         for imported in set(imports_of(name)):
             own, other = room(name), room(imported)
-            known = extension_of(imported) in USED_BY_CORE
-            if own != other and own and other and FLOOR[other] >= FLOOR[own] and not known:
+            if own != other and own and other and FLOOR[other] >= FLOOR[own]:
                 wrong.append(f"{name} imports {imported}")
     assert wrong == []
 
@@ -106,11 +95,7 @@ def test_the_core_imports_no_extension_and_an_extension_of_others_what_they_show
         own = extension_of(name)
         for imported in set(imports_of(name)):
             other = extension_of(imported)
-            if (
-                other
-                and other not in {own, *USED_BY_CORE}
-                and (own is None or imported != f"openmm_density.extensions.{other}")
-            ):
+            if other and other != own and not (own and imported == f"openmm_density.extensions.{other}"):
                 wrong.append(f"{name} imports {imported}")
     assert wrong == []
 

@@ -29,7 +29,7 @@ from scipy.spatial.transform import Rotation
 from openmm_density import DensityFit, DensityMap
 from openmm_density.extensions.distillation import LigandEnergy, distill, save
 from openmm_density.extensions.distillation.labels import Labeller
-from openmm_density.fitting.ligands.watch import LOOK_INTERVAL, LigandWatch
+from openmm_density.fitting.ligand_watch import LOOK_INTERVAL, LigandWatch
 from openmm_density.models import Prepared, prepare
 from openmm_density.models.ligand_hydrogens import graph_of, same_atoms
 from openmm_density.models.structures import read_model

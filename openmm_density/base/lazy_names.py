@@ -28,7 +28,7 @@ def lazy_names(
 
     def find(name: str) -> Any:
         if name in where:
-            found = getattr(import_module(f".{where[name]}", package), name)
+            found = getattr(import_module(where[name], package), name)
         elif name in modules:
             found = import_module(f".{name}", package)
         else:
@@ -46,7 +46,7 @@ def _declared(package: str) -> dict[str, str]:
     """Return the module below a package that each name is from which the package imports for type checkers."""
     tree = ast.parse(sys.modules[package].__spec__.loader.get_source(package))
     return {
-        each.name: statement.module
+        each.name: f"{'.' * statement.level}{statement.module}"
         for block in tree.body
         if isinstance(block, ast.If)  # TYPE_CHECKING
         for statement in block.body

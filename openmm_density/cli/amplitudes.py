@@ -55,7 +55,7 @@ def takes_amplitudes(path: str, columns: Sequence[str] | None, rather_than_map: 
     file = Path(path)
     if columns is not None or not is_mtz(path) or not file.is_file():
         return False
-    from ..extensions.crystals.mtz_columns import holds_amplitudes, types_of
+    from ..maps.mtz_columns import holds_amplitudes, types_of
     from ..maps.mtz_maps import read_mtz, usual_map_columns
 
     mtz = read_mtz(file)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ..base.errors import InputError
 from ..base.progress import SYMMETRY, Display
 from ..base.stopwatch import Stopwatch
+from ..fitting.installed_extensions import function_of_extension
 from .amplitudes import is_of_amplitudes
 from .arguments import PROGRAM, spellings
 from .command_line import command_line
@@ -47,9 +48,7 @@ def run(options: argparse.Namespace, display: Display | None = None) -> int:
     """Run a fit, or resume one; return the exit status."""
     asked = FitOptions.of(vars(options))
     if is_of_amplitudes(asked):
-        from ..extensions.crystal_fit.fit_command import run_crystal
-
-        return run_crystal(asked, display)
+        return function_of_extension("fit_of_amplitudes")(asked, display)
     if asked.output.resume is None:
         check_new(asked)
     else:
@@ -185,12 +184,12 @@ def _flexible_fit(
         if mates is not None:
             arguments["operators"] = mates.operators
         elif files.symmetry not in (None, OFF):
-            from ..extensions.symmetry import find_assembly, parse_symmetry
-
             corrected, unit = files.corrections.apply(density_map), folder.run.path / "unit.cif"
             with stopwatch.part("symmetry"):
                 searched = partial(display.update, stage=SYMMETRY, row=None)
-                model, found = find_assembly(parse_symmetry(files.symmetry), model, corrected, unit, searched)
+                word = function_of_extension("parse_symmetry")(files.symmetry)
+                find = function_of_extension("find_assembly")
+                model, found = find(word, model, corrected, unit, searched)
             display.expect()
             arguments["symmetry"] = found
     fit = FlexibleFit(

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..energies.measures import SIMILARITIES
 from ..fitting.installed_extensions import extension_options
+from ..restraints.names import RESTRAINT_NAMES
 from .arguments import (
     add_amplitudes,
     add_columns,
@@ -169,8 +170,7 @@ def _add_protocol(parser: argparse._ArgumentGroup) -> None:
         "--restrain",
         metavar="LIST",
         help="what is restrained to the start, in place of the protocol's cis,chirality,ramachandran,planarity,base-pairs,"
-        "sugar-puckers,water,ss and, at the end, rotamers: any of these, elastic, distance, position, symmetry, ideal-geometry, "
-        "or none",
+        f"sugar-puckers,water,ss and, at the end, rotamers: any of {', '.join(RESTRAINT_NAMES)}, or none",
     )
     parser.add_argument(
         "--restrain-to",

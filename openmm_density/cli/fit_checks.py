@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ..base.errors import InputError, as_argument
 from ..base.given_files import check_given_file
+from ..fitting.installed_extensions import function_of_extension
 from ..maps.map_suffixes import check_columns
 from .arguments import PROGRAM, check_files, check_halves
 from .fit_arguments import defaults
@@ -119,13 +120,12 @@ def _check_symmetry(options: FitOptions) -> None:
     word = options.files.symmetry
     if word is None:
         return
-    from ..extensions.symmetry.words import parse_symmetry
     from .amplitudes import is_of_amplitudes
 
     if word == OFF:
         return
     if word != CRYSTAL:
-        parse_symmetry(word)
+        function_of_extension("parse_symmetry")(word)
     if is_of_amplitudes(options):
         raise InputError(
             "cannot be used with measured amplitudes: a crystal's copies follow from its space group",

@@ -25,8 +25,6 @@ def print_outcome(summary: dict[str, Any], folder: Path) -> None:
         console.print(Text.assemble(("Interrupted:", "bold"), f" {summary['doubts'][0]}"))
     console.print(_outcome_table(summary))
     _print_changes(console, summary)
-    if summary.get("assembly") is not None:
-        console.print(_assembly(summary["assembly"]))
     for line in (line for extension in extensions() for line in extension.lines(summary)):
         console.print(line)
     console.print(
@@ -41,13 +39,6 @@ def print_outcome(summary: dict[str, Any], folder: Path) -> None:
     for doubt in summary["doubts"][1 if summary["interrupted"] else 0 :]:
         console.print(Text.assemble(("Doubt:", "bold"), f" {doubt}"))
     console.print(f"results are in {folder}: open report.html in a browser; summary.json has all figures")
-
-
-def _assembly(assembly: dict[str, Any]) -> str:
-    return (
-        f"assembly of {assembly['copies']} copies ({assembly['symmetry']}): CC {assembly['cc_initial']:.3f} before, "
-        f"{assembly['cc_final']:.3f} after, {assembly['clashes']} heavy atoms of the unit within 2.2 Å of a copy"
-    )
 
 
 def _print_changes(console: Console, summary: dict[str, Any]) -> None:

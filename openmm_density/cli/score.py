@@ -17,6 +17,7 @@ from ..base.plugins import defer_torch
 from ..base.progress import SYMMETRY, Display
 from ..base.units import checked_length, resolution_in_angstrom
 from ..energies.selection_syntax import check_selection
+from ..fitting.installed_extensions import function_of_extension
 from ..maps.map_suffixes import check_columns
 from .amplitudes import takes_amplitudes
 from .arguments import (
@@ -127,9 +128,7 @@ def run(options: argparse.Namespace) -> int:
     """Print correlations and what else is asked for; return the exit status."""
     of_amplitudes = options.amplitudes, options.free_flags, options.free_value
     if of_amplitudes != (None,) * 3 or takes_amplitudes(options.map, options.columns):
-        from .score_amplitudes import run_amplitudes
-
-        return run_amplitudes(options)
+        return function_of_extension("score_of_amplitudes")(options)
     if options.resolution is None:
         # A file that is not there cannot say that it needs none.
         check_given_file(options.map, "give the path of a map or an MTZ file")
@@ -192,7 +191,6 @@ def _write_table(
 ) -> dict[str, Any]:
     """Write the Table 1 of the last frame, and return its figures."""
     from ..base.units import ANGSTROM_PER_NANOMETER
-    from ..extensions.deposition.table_files import write_table_of_model
     from ..models.odd_atoms import check_b_factors, check_occupancies
     from ..models.structures import read_model
     from ..validation.crystal import check_crystal
@@ -203,7 +201,7 @@ def _write_table(
     check_crystal(model, density_map)
     positions = trajectory.xyz[-1].astype(float) * ANGSTROM_PER_NANOMETER
     names = options.model, options.map
-    return write_table_of_model(
+    return function_of_extension("table_of_model")(
         options.table1, model, positions, density_map, options.resolution, names, scored
     )
 
@@ -273,18 +271,18 @@ def assembly_figures(word: str, path: str, density_map: DensityMap, resolution: 
 
     `resolution` in Å.
     """
-    from ..extensions.symmetry import find_assembly, parse_symmetry
-    from ..extensions.symmetry.assembly import copied_topology
+    from ..models.assembly import copied_topology
     from ..models.structures import read_model
     from ..validation.correlation import cc_mask
 
-    asked, model = parse_symmetry(word), read_model(path)
+    find = function_of_extension("find_assembly")
+    asked, model = function_of_extension("parse_symmetry")(word), read_model(path)
     bar = Display()
     bar.start("symmetry")
     try:
         with tempfile.TemporaryDirectory() as folder:
             searched = partial(bar.update, stage=SYMMETRY, row=None)
-            unit, found = find_assembly(asked, model, density_map, Path(folder) / "unit.cif", searched)
+            unit, found = find(asked, model, density_map, Path(folder) / "unit.cif", searched)
     finally:
         bar.stop()
     topology = copied_topology(unit.topology, len(found.operators))

@@ -11,6 +11,7 @@ from ..base.errors import InputError, as_argument
 from ..base.given_files import check_output_folder
 from ..base.plugins import defer_torch
 from ..base.units import checked_length, resolution_in_angstrom
+from ..fitting.installed_extensions import function_of_extension
 from ..maps.map_suffixes import FORMATS, check_can_be_written, format_of_map_name
 from .arguments import check_files, check_unused, number, whole_number
 from .startup import loading
@@ -129,11 +130,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _write_amplitudes(options: argparse.Namespace, output: Path) -> int:
-    from ..extensions.crystals.simulated_data import read_crystal, simulated_reflections, write_reflections
-
-    structure = read_crystal(options.model)
-    found = simulated_reflections(structure, options.resolution, options.noise, options.seed)
-    write_reflections(found, output)
+    of = options.model, output, options.resolution, options.noise, options.seed
+    found = function_of_extension("simulated_amplitudes")(*of)
     print(
         f"{output}: {len(found)} amplitudes to {found.resolution:.2f} Å in {found.space_group.xhm()}, {found.free.sum()} of them "
         "held out"

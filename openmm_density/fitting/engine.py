@@ -10,7 +10,7 @@ from openmm import app
 
 from .dynamics import Dynamics, copy_course
 from .fit_systems import FitSystems
-from .ligands.watch import LigandWatch
+from .ligand_watch import LigandWatch
 from .minimization import Minimizer
 from .options import RunOptions
 from .platforms import make_context, platform_named, repeats_itself

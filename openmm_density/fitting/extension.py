@@ -26,6 +26,7 @@ called with objects of the core, and returns plain data, which the core puts in 
 It is registered by an entry point of the group ``openmm_density.extensions`` of any installed package; those of this one are in
 ``openmm_density/extensions/entry_points.txt``. Their modules are imported where options are read, so what takes time is imported
 within the methods. No module of the core names an extension; without its entry point a fit runs as if it had never been there.
+What a command does by one function of an extension, it finds by an entry point of the group ``openmm_density.functions``.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ class FitResult:
         Of each stage whose replicas exchanged, what became of them.
     ligands : list of dict
         Of each ligand with a learned potential how well that knew it, see
-        `openmm_density.fitting.ligands.watch.WatchedLigand`.
+        `openmm_density.fitting.ligand_watch.WatchedLigand`.
     ms_by_force : dict of str to float, optional
         Milliseconds that an evaluation of each kind of force takes, where these were asked for; see `step_times`.
     unfinished : Unfinished, optional

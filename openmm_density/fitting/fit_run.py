@@ -30,7 +30,7 @@ from .helper_processes import HelperProcesses
 from .improvement import why_not_better
 from .installed_extensions import extensions
 from .interrupts import Deadline, StopRequest
-from .ligands.watch import check_same_potentials
+from .ligand_watch import check_same_potentials
 from .locks import FolderLock
 from .measurements import Measurements, density_milliseconds
 from .options import RunOptions

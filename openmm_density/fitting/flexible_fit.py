@@ -18,9 +18,9 @@ from openmm import app
 from ..base.progress import shown_progress
 from ..base.stopwatch import Stopwatch
 from ..base.units import resolution_in_angstrom, takes_units
-from ..extensions.symmetry.assembly import AssemblySymmetry
 from ..maps.corrections import MapCorrections
 from ..maps.density_map import DensityMap
+from ..models.assembly import AssemblySymmetry
 from ..models.preparation import Prepared
 from ..models.structures import Model
 from ..restraints.planarity import SIGMA
@@ -102,7 +102,7 @@ class FlexibleFit:
         See `openmm_density.models.force_fields`. In water the fit begins with an equilibration at constant pressure.
     ligand_forcefield : {"rigid", "openff", "gaff", "xtb", "openmmml:…"}, optional
         What parametrises ligands that the force field does not know; by default they are kept rigid. See
-        `openmm_density.models.ligands`, and for "xtb" `openmm_density.fitting.ligands`.
+        `openmm_density.models.ligands`, and for "xtb" `openmm_density.extensions.ligands`.
     ligands : mapping of str to str, optional
         SMILES by residue name; by default those of the dictionaries.
     ligand_potentials : path or sequence of paths

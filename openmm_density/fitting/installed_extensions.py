@@ -11,7 +11,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-GROUP = "openmm_density.extensions"
+from ..base.errors import InputError
+
+GROUP, FUNCTIONS = "openmm_density.extensions", "openmm_density.functions"
 OWN = Path(__file__).parents[1] / "extensions" / "entry_points.txt"
 
 
@@ -28,7 +30,18 @@ def extensions() -> tuple[Any, ...]:
 
     Raises ImportError if one cannot be imported; the message names its entry point.
     """
-    return tuple(_loaded(name, target) for name, target in entry_points(OWN, sys.path).items())
+    return tuple(_extension(name, target) for name, target in entry_points(OWN, sys.path).items())
+
+
+def function_of_extension(name: str) -> Callable[..., Any]:
+    """Return what does a part of a command, as ``find_assembly``, by its entry point; InputError where it is not installed."""
+    target = entry_points(OWN, sys.path, FUNCTIONS).get(name)
+    if target is None:
+        raise InputError(
+            f"this needs an extension with {name}, and none is installed",
+            remedy="install the package again, or leave the option out",
+        )
+    return _loaded(name, target)
 
 
 def extension_options() -> list[Any]:
@@ -67,12 +80,12 @@ def protocol_asked(protocol: Any, asked: Mapping[str, Any]) -> Any:
     return protocol
 
 
-def entry_points(own: Path, folders: Iterable[str]) -> dict[str, str]:
+def entry_points(own: Path, folders: Iterable[str], group: str = GROUP) -> dict[str, str]:
     """Return the entry points of a file, then those of packages in folders, which `importlib.metadata` would read too slowly.
 
-    As in ``package.module:Class``, by name.
+    As in ``package.module:Class``, by name; those of one group.
     """
-    found = dict(_declared(own))
+    found = dict(_declared(own, group))
     others = {}
     for folder in dict.fromkeys(folders):
         for kind in ("dist-info", "egg-info"):
@@ -80,7 +93,7 @@ def entry_points(own: Path, folders: Iterable[str]) -> dict[str, str]:
                 with suppress(
                     OSError, UnicodeDecodeError
                 ):  # of a package that is just being removed, or none
-                    others |= dict(_declared(path))
+                    others |= dict(_declared(path, group))
     # What an installation says of this package may be of an earlier state of it.
     names = sorted(
         name for name in others.keys() - found.keys() if not others[name].startswith("openmm_density.")
@@ -88,11 +101,11 @@ def entry_points(own: Path, folders: Iterable[str]) -> dict[str, str]:
     return found | {name: others[name] for name in names}
 
 
-def _declared(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield name and object of each entry point of the group in a file."""
+def _declared(path: Path, group: str) -> Iterator[tuple[str, str]]:
+    """Yield name and object of each entry point of a group in a file."""
     text = path.read_text(encoding="utf-8")
-    if f"[{GROUP}]" in text:
-        for line in text.partition(f"[{GROUP}]")[2].partition("\n[")[0].splitlines():
+    if f"[{group}]" in text:
+        for line in text.partition(f"[{group}]")[2].partition("\n[")[0].splitlines():
             name, equals, target = line.partition("=")
             if equals:
                 yield name.strip(), target.strip()
@@ -101,10 +114,14 @@ def _declared(path: Path) -> Iterator[tuple[str, str]]:
 def _loaded(name: str, target: str) -> Any:
     module, _, attribute = target.partition(":")
     try:
-        extension = getattr(import_module(module), attribute)()
+        return getattr(import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         raise ImportError(
             f"the extension {name} of openmm-density ({target}) cannot be imported: {error}"
         ) from error
+
+
+def _extension(name: str, target: str) -> Any:
+    extension = _loaded(name, target)()
     extension.name = name
     return extension

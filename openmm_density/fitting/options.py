@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..base.errors import InputError, as_argument
 from ..base.progress import shown_progress
@@ -13,17 +13,15 @@ from ..maps.density_map import DensityMap
 from ..models.chemistry.planes import PlaneSet, find_planes
 from ..models.force_field_xml import load_force_field
 from ..models.force_fields import force_field_files
-from ..models.ligand_potentials import XTB, gives_potentials
+from ..models.ligand_potentials import XTB, FoundPotentials, gives_potentials
 from ..models.preparation import Prepared, prepare
 from ..models.structures import Model
 from ..restraints.planarity import SIGMA
+from .installed_extensions import function_of_extension
 from .platforms import check_platform
 from .protocols import Protocol
 from .run_numbers import check_seed, checked_interval
 from .solvation import solvated
-
-if TYPE_CHECKING:
-    from .ligands.potentials import FoundPotentials, Say
 
 Paths = Sequence[str | os.PathLike[str]] | str | os.PathLike[str]
 
@@ -86,7 +84,7 @@ class PreparationOptions:
         return cls(*(arguments[name] for name in names), ligand_files=arguments["ligand_potentials"])
 
     def with_potentials(
-        self, model: Model, threads: int | None, say: Say | None = None
+        self, model: Model, threads: int | None, say: Callable[[int, int, str], None] | None = None
     ) -> PreparationOptions:
         """Return the options with potentials for ligands, where these are to have some; what there is not is distilled."""
         if self.ligand_forcefield != XTB and self.ligand_files:
@@ -97,21 +95,12 @@ class PreparationOptions:
             )
         if not gives_potentials(self.ligand_forcefield):
             return self
-        from .ligands.potentials import LigandSources, find_potentials
-
         forcefield = load_force_field(force_field_files(self.forcefield, self.solvent), self.allow_scripts)
-        sources = LigandSources(
-            self.ligands or {},
-            self.dictionaries,
-            self.ligand_files,
-            threads,
-            self.solvent,
-            str(self.ligand_forcefield),
-        )
         with shown_progress(None if say is None else False, []) as told:
             if told is not None:
                 say = lambda done, of, doing: told(done, of, doing, None)  # noqa: E731
-            return replace(self, potentials=find_potentials(model, forcefield, sources, say))
+            asked = model, forcefield, self, threads, say
+            return replace(self, potentials=function_of_extension("ligand_potentials")(*asked))
 
     def prepared(self, model: Model, density_map: DensityMap, platform: str) -> tuple[Prepared, Prepared]:
         """Return a model with what it lacked, and the same in a box of water, where that is its solvent."""

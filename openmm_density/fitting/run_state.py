@@ -45,7 +45,7 @@ class RunState:
     rebuilding: list[dict[str, Any]] = field(default_factory=list)  # What the searches before stages did
     # What became of the replicas of each stage that lets them exchange; of the stage in progress, so far
     exchange: list[dict[str, Any]] = field(default_factory=list)
-    # What is known of ligands with a learned potential, see `openmm_density.fitting.ligands.watch.WatchedLigand`
+    # What is known of ligands with a learned potential, see `openmm_density.fitting.ligand_watch.WatchedLigand`
     ligands: list[dict[str, Any]] = field(default_factory=list)
     # How often the time step was halved for the stage in progress, and from the second time on the strength
     caution: int = 0

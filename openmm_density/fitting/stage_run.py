@@ -21,7 +21,7 @@ from .final_trials import FinalTrials
 from .fit_result import Progress, Row
 from .installed_extensions import extensions
 from .interrupts import StopRequest
-from .ligands.watch import LOOK_INTERVAL
+from .ligand_watch import LOOK_INTERVAL
 from .measurements import Measurements, PendingRow
 from .options import RunOptions
 from .protocols import UPDATE_INTERVAL, Protocol, Stage

@@ -78,6 +78,19 @@ class InternalPotential(Protocol):
 
 
 @dataclass(frozen=True)
+class FoundPotentials:
+    """The potentials of a model's ligands by residue name, and sentences on ligands that have none."""
+
+    by_name: dict[str, InternalPotential]
+    notes: list[str]
+
+    @property
+    def paths(self) -> list[Path]:
+        """The files that they are from."""
+        return list(dict.fromkeys(each.path for each in self.by_name.values() if each.path is not None))
+
+
+@dataclass(frozen=True)
 class PlacedPotential:
     """A ligand of a model with its potential."""
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from ..base.errors import InputError
 from ..energies.symmetry_mates import check_operators
-from ..extensions.symmetry.moved_maps import map_agreement
 from ..maps.density_map import DensityMap
+from ..maps.moved_maps import map_agreement
 from ..models.model import Model
 from ..models.symmetry_operators import SymmetryOperators
 

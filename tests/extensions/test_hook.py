@@ -9,7 +9,9 @@ import sys
 import pytest
 
 from openmm_density import DensityMap
+from openmm_density.base.errors import InputError
 from openmm_density.fitting import FitExtension, Option, installed_extensions
+from openmm_density.fitting.options import PreparationOptions
 
 from ..cli.commands import run
 from ..conftest import PROJECT
@@ -79,6 +81,13 @@ def test_the_documented_extension_takes_part_in_a_fit_without_the_packages_own(a
     assert any(note.startswith("Radius of gyration: ") for note in summary["notes"])
     assert "--compact 500" in summary["command"] and "ensemble" not in summary
     assert "How compact is it?" in (alone / "run" / "report.html").read_text()
+
+
+def test_potentials_of_ligands_are_asked_of_an_extension(alone):
+    model = fragment(alone / "model.pdb", residues=8)
+    asked = PreparationOptions("amber14", "none", "xtb", None, (), False)
+    with pytest.raises(InputError, match="an extension with ligand_potentials, and none is installed"):
+        asked.with_potentials(model, 1)
 
 
 def test_entry_points_are_read_from_installed_packages_behind_the_own(tmp_path):

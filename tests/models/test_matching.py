@@ -18,16 +18,6 @@ from openmm_density.models.trajectory_files import load_trajectory
 from ..small_models import ADK_CLOSED, ADK_OPEN
 
 
-@pytest.fixture(scope="module")
-def kinesin(small_data):
-    return load_trajectory(small_data / "emd6187_kinesin" / "1bg2_K_fitted.pdb")
-
-
-@pytest.fixture(scope="module")
-def kinesin_path(small_data):
-    return small_data / "emd6187_kinesin" / "1bg2_K_fitted.pdb"
-
-
 def alpha_carbons(path):
     """Read Cα positions by chain, number and insertion code, with gemmi alone."""
     structure = gemmi.read_structure(str(path))

@@ -20,23 +20,7 @@ from openmm_density.base.errors import InputError
 from openmm_density.models import read_model
 from openmm_density.models.trajectory_files import load_trajectory
 
-from ..small_models import ADK_OPEN
-
-
-@pytest.fixture(scope="module")
-def kinesin(small_data):
-    return load_trajectory(small_data / "emd6187_kinesin" / "1bg2_K_fitted.pdb")
-
-
-@pytest.fixture(scope="module")
-def kinesin_path(small_data):
-    return small_data / "emd6187_kinesin" / "1bg2_K_fitted.pdb"
-
-
-def moving(trajectory, n_frames, step=0.05):
-    """Build a trajectory that moves away along x by a step in nm."""
-    shifts = np.arange(n_frames)[:, None, None] * np.array([step, 0, 0])
-    return mdtraj.Trajectory(trajectory.xyz + shifts, trajectory.topology)
+from ..small_models import ADK_OPEN, moving
 
 
 def test_model_is_that_of_read_model(kinesin, kinesin_path):

@@ -93,8 +93,7 @@ def _check_fits(jobs: Sequence[Job], is_table: bool) -> None:
 
 def _check_fit(asked: FitOptions, job: Job) -> None:
     """Refuse what the fit of a job would refuse by itself, whatever its files hold."""
-    from ..crystal_fit.fit_command import check_new_crystal
-    from ..crystal_fit.protocol import check_cycles
+    from ..crystal_fit import check_cycles, check_new_crystal
     from .free_maps import no_free_map
 
     if not is_of_amplitudes(asked):

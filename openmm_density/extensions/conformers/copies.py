@@ -158,9 +158,6 @@ class _Finder:
             self._bonded[b.index].append(a.index)
         held = [*prepared.rigid, *(np.asarray(each.atoms) for each in prepared.potentials)]
         self._held = {int(atom) for each in held for atom in each}
-        self._not_chosen = FurtherConformers.not_chosen(
-            self._model, prepared.topology, prepared.prepared_index
-        )
         self._reasons: dict[str, list[str]] = defaultdict(list)
         self._names: set[str] = set()
 

@@ -23,7 +23,7 @@ from ...models.structures import read_model
 from ...models.symmetry_operators import SymmetryOperators
 from ...validation.map_checks import MapChecks
 from ..crystals import Phased, Reflections
-from ..deposition.diffraction import crystal_of_data
+from ..deposition import crystal_of_data
 from .amplitude_refinement import AmplitudeRefinement
 from .models import kept_model_of, model_of, phased_model
 from .protocol import fitted_selection

@@ -34,9 +34,7 @@ from ...models.structures import read_model
 from ...models.symmetry_operators import SymmetryOperators
 from ...validation.stretches import DoubtfulStretch
 from ..crystals import Phased, Reflections, phased_file
-from ..deposition.diffraction import crystal_of_data
-from ..deposition.table import OF_OWN_PHASES
-from ..deposition.table_files import AS_IT_WAS, write_table_of_model
+from ..deposition import AS_IT_WAS, OF_OWN_PHASES, crystal_of_data, write_table_of_model
 from .cycles import RECORD, Cycle, cycle_folder
 from .models import kept_model_of, model_of
 from .result import (

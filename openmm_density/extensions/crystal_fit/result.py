@@ -9,7 +9,7 @@ from typing import Any
 
 from ...base.wording import listing
 from ..crystals import Phased
-from ..deposition.diffraction import diffraction_figures
+from ..deposition import diffraction_figures
 from .cycles import Cycle
 
 PATIENCE = 2

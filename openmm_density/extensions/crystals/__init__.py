@@ -8,8 +8,10 @@ if TYPE_CHECKING:
     from .crystal_model import crystal_structure
     from .phasing import Phased, phased, phased_file
     from .r_factors import RFactors
+    from .r_factors import error_of_r_free as error_of_r_free
     from .reflections import Reflections, read_reflections
 
+# What users import; the others are read from here by this project.
 __all__ = [
     "Phased",
     "RFactors",

@@ -13,10 +13,10 @@ import numpy as np
 from ...base.errors import InputError, as_argument
 from ...base.units import resolution_in_angstrom, takes_units
 from ...base.wording import counted
+from ...maps.mtz_columns import MeasuredColumns, free_column, measured_columns, types_of
 from ...maps.mtz_maps import check_reflections, read_mtz, usual_map_columns
 from .free_flags import free_reflections, made_flags
 from .french_wilson import amplitudes as amplitudes_of
-from .mtz_columns import MeasuredColumns, free_column, measured_columns, types_of
 
 FEWEST = 100
 """Reflections without which nothing can be scaled."""

@@ -11,9 +11,9 @@ import numpy as np
 from ...base.atomic_files import atomic_write
 from ...base.errors import InputError
 from ...base.wording import counted
+from ...maps.mtz_columns import MeasuredColumns
 from ...models.structure_text import read_structure
 from .free_flags import made_flags
-from .mtz_columns import MeasuredColumns
 from .reflections import FEWEST, Reflections
 from .sigma_a import mean_squares
 from .structure_factors import calculated
@@ -91,6 +91,15 @@ def simulated_reflections(
     deviations = size * np.maximum(noise * np.where(centric, 1.0, np.sqrt(0.5)), LEAST_DEVIATION)
     amplitudes = np.abs(true + noise * size * error)
     return Reflections(cell, group, hkl, amplitudes, deviations, made_flags(hkl, seed), COLUMNS)
+
+
+def write_amplitudes(
+    model: str, path: str | os.PathLike[str], resolution: float, noise: float, seed: int
+) -> Reflections:
+    """Write the amplitudes of the crystal that a model's file names, and return them: see `simulated_reflections`."""
+    found = simulated_reflections(read_crystal(model), resolution, noise, seed)
+    write_reflections(found, path)
+    return found
 
 
 def write_reflections(reflections: Reflections, path: str | os.PathLike[str]) -> None:

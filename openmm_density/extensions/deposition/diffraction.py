@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 import gemmi
 import numpy as np
 
-from ..crystals.r_factors import error_of_r_free
-from ..crystals.reflections import Reflections
+from ..crystals import Reflections, error_of_r_free
 
 if TYPE_CHECKING:
     from ...maps.density_map import DensityMap
-    from ..crystals.phasing import Phased
+    from ..crystals import Phased
 
 
 @dataclass(frozen=True)

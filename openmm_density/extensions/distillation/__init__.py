@@ -11,15 +11,20 @@ from typing import TYPE_CHECKING
 from ...base.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from .accuracy import FORCE_LIMIT as FORCE_LIMIT
     from .accuracy import Accuracy
     from .labels import SOLVENTS
+    from .labels import Labeller as Labeller
     from .ligand import Ligand
+    from .ligand_energy import LARGEST_BOUND as LARGEST_BOUND
     from .ligand_energy import LigandEnergy
+    from .molecule import ligand_of as ligand_of
     from .molecule import read_molecule
     from .potential_file import LigandPotential, Teacher, load, save
     from .results import write_results
     from .rounds import Distillation, Settings, distill
 
+# What users import; the others are read from here by this project.
 __all__ = [
     "SOLVENTS",
     "Accuracy",

@@ -14,7 +14,7 @@ from ...base.errors import SimulationError
 from ...base.units import ANGSTROM_PER_NANOMETER
 from ...energies.replica_weights import ROUNDS
 from ...fitting.interrupts import Stop
-from ...fitting.ligands.watch import LOOK_INTERVAL
+from ...fitting.ligand_watch import LOOK_INTERVAL
 from ...fitting.platforms import make_context, repeats_itself
 from ...fitting.protocols import Protocol, Stage
 from ...fitting.stability import is_blow_up
@@ -53,7 +53,7 @@ class ReplicaState:
     # A row after each block: ``stage``, ``step``, ``similarity``, ``weights``
     rows: list[dict[str, Any]] = field(default_factory=list)
     # What is known of ligands with a learned potential, replica by replica, see
-    # `openmm_density.fitting.ligands.watch.WatchedLigand`; empty before the first block
+    # `openmm_density.fitting.ligand_watch.WatchedLigand`; empty before the first block
     ligands: list[dict[str, Any]] = field(default_factory=list)
 
     @property

@@ -16,7 +16,7 @@ from ...energies.ensemble_fit import EnsembleFit
 from ...energies.forces import backend_problem
 from ...energies.form_factors import SIGMA_PER_RESOLUTION
 from ...fitting.fit_systems import BLURS, DENSITY_GROUP, RESTRAINT_GROUP, FitSystems
-from ...fitting.ligands.watch import LigandWatch
+from ...fitting.ligand_watch import LigandWatch
 from ...fitting.protocols import Protocol, Stage
 from ...maps.density_map import DensityMap
 from ...models.merging import MergedSystem, displacements_apart, masses_of, merge_systems

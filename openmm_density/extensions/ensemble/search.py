@@ -75,7 +75,7 @@ class EnsembleResult:
         After each block of steps: leg, stage, step, similarity and weights.
     ligands : list of dict
         What is known of ligands with a learned potential, model by model, see
-        `openmm_density.fitting.ligands.watch.WatchedLigand`.
+        `openmm_density.fitting.ligand_watch.WatchedLigand`.
     """
 
     models: np.ndarray

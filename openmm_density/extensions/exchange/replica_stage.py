@@ -17,15 +17,14 @@ from ...base.errors import SimulationError
 from ...fitting.dynamics import STEPS_AT_ONCE
 from ...fitting.engine import Engine
 from ...fitting.interrupts import StopRequest
-from ...fitting.ligands.watch import LigandWatch
+from ...fitting.ligand_watch import LigandWatch
 from ...fitting.platforms import repeats_itself
 from ...fitting.protocols import Protocol, Stage
 from ...fitting.rebuilding.evidence_search import ENERGY_PER_NAT
 from ...fitting.run_state import RunState
 from ...fitting.stability import Unstable, is_blow_up
 from ...fitting.stage_context import StageContext
-from ..replica_exchange import ExchangeRecord, Ladder, LeftDensity, ReplicaExchange, Rung
-from ..replica_exchange.replica_exchange import ExchangeState
+from ..replica_exchange import ExchangeRecord, ExchangeState, Ladder, LeftDensity, ReplicaExchange, Rung
 
 # Enough that energies tell which model is best: what is left is far less than a misplaced side chain.
 _MINIMIZATION = 200

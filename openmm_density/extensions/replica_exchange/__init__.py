@@ -6,6 +6,7 @@
 
 from .ladder import Ladder, Rung
 from .metropolis import ExchangeRecord
+from .replica_exchange import ExchangeState as ExchangeState
 from .replica_exchange import ReplicaExchange
 from .replicas import LeftDensity, SetUp
 

@@ -5,14 +5,16 @@ from typing import TYPE_CHECKING
 from ...base.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from .assembly import AssemblySymmetry, find_assembly
+    from ...maps.moved_maps import MapAgreement, map_agreement
+    from ...models.assembly import AssemblySymmetry
     from .assembly_file import write_assembly, write_expanded
+    from .assembly_search import find_assembly
+    from .axes_in_map import find_in_map
     from .chains import FoundSymmetry, find_in_chains
     from .file_operators import operators_of_file
     from .groups import helix, point_group
     from .helices import HelixPlace, find_helix_in_map, helix_of_motion
     from .helix_in_chains import find_helix_in_chains
-    from .moved_maps import MapAgreement, find_in_map, map_agreement
     from .words import SymmetryWord, parse_symmetry
 
 __all__ = [

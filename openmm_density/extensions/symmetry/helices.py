@@ -11,8 +11,9 @@ from scipy.spatial.transform import Rotation
 from ...base.errors import InputError
 from ...base.units import takes_units
 from ...maps import DensityMap
+from ...maps.moved_maps import MapAgreement, bright_points, correlation, map_agreement
+from .axes_in_map import BLUR, LEAST_AGREEMENT
 from .groups import about, helix
-from .moved_maps import BLUR, LEAST_AGREEMENT, MapAgreement, bright_points, correlation, map_agreement
 
 LEAST_INSIDE = 0.1
 """Part of a copy's atoms that must lie in the map for it to be counted among the copies."""

@@ -29,7 +29,6 @@ from ..written_atoms import (
     written_alternates,
 )
 from .agreement import begin_reports, model_agreement
-from .assemblies import assembly_report, write_assembly_files
 from .pictures import Pictures
 from .results import AFTER_FILES, REPORT, UNFINISHED, check_unused, check_usable
 from .summary import kept_and_simulated, summarize, times_of, write_summary
@@ -154,10 +153,8 @@ class OutputFolder:
             summary = kept_and_simulated(fit, result, simulated_agreement) | {"command": command}
             summary |= summarize(fit, result, agreement, model_path, map_path, scan, limit, self._spellings)
             summary |= {"left_out": left_out, "notes": [*summary["notes"], *left_out]}
-            summary |= assembly_report(fit, result)
             for extension in extensions():
                 extension.complete(self.path, fit, result, agreement, summary, crystal)
-            write_assembly_files(self.path, fit.symmetry)
         write_summary(self.path / "summary.json", summary | times_of(fit.stopwatch, scan))
         write_shown_files(self.path, fit, result, stop)
         write_viewer_scripts(self.path, summary)

@@ -32,8 +32,6 @@ FILES = (
     REPORT,
     TABLE_ONE,
 )
-ASSEMBLY_FILES = ("assembly.cif", "assembly_expanded.cif")
-"""Of a fit with symmetry: the unit with the operators of its copies, and all copies."""
 FITTED_REFERENCE = "fitted_reference.pdb"
 """With a reference."""
 CIF_FILES = ("fitted_input.cif", "fitted_before_input.cif", "fitted_reference_input.cif")
@@ -106,7 +104,7 @@ def check_unused(path: Path) -> None:
             f"{as_argument('overwrite', True)}",
         )
     of_extensions = (name for extension in extensions() for name in extension.files)
-    names = (*FILES, FITTED_REFERENCE, *CIF_FILES, *AFTER_FILES, *ASSEMBLY_FILES, *of_extensions)
+    names = (*FILES, FITTED_REFERENCE, *CIF_FILES, *AFTER_FILES, *of_extensions)
     present = [name for name in names if (path / name).exists()]
     if present:
         raise InputError(

@@ -7,9 +7,9 @@ import pytest
 from openmm_density import DensityMap
 from openmm_density.base.errors import InputError
 from openmm_density.extensions.symmetry import find_assembly, parse_symmetry, point_group, write_assembly
-from openmm_density.extensions.symmetry.assembly import clashes_with_copies
-from openmm_density.extensions.symmetry.moved_maps import MapAgreement
+from openmm_density.maps.moved_maps import MapAgreement
 from openmm_density.models import read_model
+from openmm_density.models.assembly import clashes_with_copies
 
 from .test_finding import assembly, farthest, operators, unit  # noqa: F401
 
@@ -116,8 +116,8 @@ def test_auto_takes_the_largest_group_that_a_map_has(ring, tmp_path, monkeypatch
             rotations, np.zeros((len(rotations), 3)), np.array([1.0] + [has[group]] * (len(rotations) - 1))
         )
 
-    monkeypatch.setattr("openmm_density.extensions.symmetry.assembly.find_in_map", find)
-    monkeypatch.setattr("openmm_density.extensions.symmetry.assembly._check_room", lambda *_: None)
+    monkeypatch.setattr("openmm_density.extensions.symmetry.assembly_search.find_in_map", find)
+    monkeypatch.setattr("openmm_density.extensions.symmetry.assembly_search._check_room", lambda *_: None)
     told = []
     asked = parse_symmetry("auto"), ring[1], ring[3], tmp_path / "unit.cif"
     _, symmetry = find_assembly(*asked, lambda *progress: told.append(progress))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.spatial.transform import Rotation
 
 from openmm_density import DensityMap
-from openmm_density.extensions.symmetry import point_group
-from openmm_density.extensions.symmetry.assembly import copied_topology
 from openmm_density.fitting.output.report.contents import assembly_card, shown_copies
+from openmm_density.models.assembly import copied_topology
 from openmm_density.report.shown_model import ShownModel
 from openmm_density.report.structures import drawn_models
 from openmm_density.report.surfaces import surfaces
@@ -26,7 +26,7 @@ def unit(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def summary():
-    rotations = point_group("C3")
+    rotations = Rotation.from_euler("z", [[0.0], [120.0], [240.0]], degrees=True).as_matrix()
     return {
         "assembly": {
             "symmetry": "C3",

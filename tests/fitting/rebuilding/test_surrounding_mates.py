@@ -8,7 +8,6 @@ from openmm import app
 from scipy.spatial import cKDTree
 
 from openmm_density import DensityFit, DensityMap, SymmetryOperators
-from openmm_density.extensions.symmetry.assembly import copied_topology
 from openmm_density.fitting.rebuilding.bonded_terms import BondedTerms
 from openmm_density.fitting.rebuilding.density_model import DensityModel
 from openmm_density.fitting.rebuilding.local_system import LocalSystem
@@ -17,6 +16,7 @@ from openmm_density.fitting.rebuilding.rebuilding import Rebuilding
 from openmm_density.fitting.rebuilding.rotamer_search import RotamerSearch
 from openmm_density.fitting.rebuilding.surrounding_mates import REACH, SurroundingMates
 from openmm_density.models import Model, prepare
+from openmm_density.models.assembly import copied_topology
 from openmm_density.models.preparation import Prepared
 from openmm_density.validation.correlation import MapCorrelation
 

@@ -17,9 +17,8 @@ from openmm import app
 from ...base.errors import InputError, as_argument
 from ...base.units import ANGSTROM_PER_NANOMETER
 from ...base.wording import listing, one_line
-from ...extensions.distillation import Ligand
-from ...extensions.distillation.ligand_energy import LARGEST_BOUND
 from ...models.ligand_potentials import OPENMM_ML
+from ..distillation import LARGEST_BOUND, Ligand
 
 INSTALL = "conda install -c conda-forge openmm-ml (or pip install openmmml, for the OpenMM that it asks for)"
 # Iterations in which a conformer comes to rest.

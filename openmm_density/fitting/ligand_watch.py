@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import openmm
 
-from ...base.errors import InputError
-from ...base.units import ANGSTROM_PER_NANOMETER
-from ...models.ligand_potentials import PlacedPotential
-from ...models.preparation.ligand_terms import IDLE_SPRINGS, elastic_network, spring_pairs
-from ...models.preparation.prepared import RIGID_CUTOFF, RIGID_FREQUENCY
+from ..base.errors import InputError
+from ..base.units import ANGSTROM_PER_NANOMETER
+from ..models.ligand_potentials import PlacedPotential
+from ..models.preparation.ligand_terms import IDLE_SPRINGS, elastic_network, spring_pairs
+from ..models.preparation.prepared import RIGID_CUTOFF, RIGID_FREQUENCY
 
 LOOK_INTERVAL = 200
 """Steps between two looks."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import gemmi
 
-from ...base.errors import InputError, as_argument
+from ..base.errors import InputError, as_argument
 
 KINDS = {"F": ("Q", False), "J": ("Q", True), "G": ("L", False), "K": ("M", True)}
 """Types of columns of measured values: that of their deviations, and whether they are intensities; G and K of Friedel mates."""

@@ -10,7 +10,7 @@ import pytest
 
 from openmm_density.base.errors import InputError
 from openmm_density.extensions.distillation import LigandEnergy
-from openmm_density.fitting.ligands.watch import HELD_STEPS, LigandWatch, check_same_potentials
+from openmm_density.fitting.ligand_watch import HELD_STEPS, LigandWatch, check_same_potentials
 from openmm_density.models import prepare
 
 

@@ -13,9 +13,9 @@ from openmm import app
 
 from openmm_density.base.errors import InputError
 from openmm_density.extensions.distillation import labels
-from openmm_density.fitting.ligands import potentials
-from openmm_density.fitting.ligands.openmm_ml import check_name
-from openmm_density.fitting.ligands.potentials import LigandSources, find_potentials
+from openmm_density.extensions.ligands import potentials
+from openmm_density.extensions.ligands.openmm_ml import check_name
+from openmm_density.extensions.ligands.potentials import LigandSources, find_potentials
 from openmm_density.models import prepare
 
 from ...models.test_ligands import BONDS, PLACES, SMILES

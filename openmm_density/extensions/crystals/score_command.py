@@ -8,16 +8,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..base.errors import InputError, as_argument
-from ..base.given_files import check_given_file, check_output_folder
-from ..base.progress import console_for_results
-from .amplitudes import check_of_amplitudes
-from .arguments import check_files, check_unused
-from .r_table import r_free_in_words, shells_table
-from .startup import loading
+from ...base.errors import InputError, as_argument
+from ...base.given_files import check_given_file, check_output_folder
+from ...base.progress import console_for_results
+from ...cli.amplitudes import check_of_amplitudes
+from ...cli.arguments import check_files, check_unused
+from ...cli.r_table import r_free_in_words, shells_table
+from ...cli.startup import loading
 
 if TYPE_CHECKING:
-    from ..extensions.crystals import Reflections
+    from .reflections import Reflections
 
 _OF_MAPS = (
     *("columns", "voxel_size", "mirror", "invert", "half_map", "topology"),
@@ -48,12 +48,10 @@ def run_amplitudes(options: argparse.Namespace) -> int:
     """Print R factors and the correlation of a model with the map of its phases; return the exit status."""
     _check(options)
     with loading():
-        from ..extensions.crystals import phased_file, read_reflections
-        from ..extensions.deposition.diffraction import crystal_of_data
-        from ..extensions.deposition.table import OF_OWN_PHASES
-        from ..extensions.deposition.table_files import write_table_of_model
-        from ..models.structures import read_model
-        from ..validation.correlation import MapCorrelation
+        from ...models.structures import read_model
+        from ...validation.correlation import MapCorrelation
+        from ..deposition import OF_OWN_PHASES, crystal_of_data, write_table_of_model
+        from . import phased_file, read_reflections
 
     columns = options.amplitudes, options.free_flags, options.free_value
     data = read_reflections(options.map, *columns).cut(options.resolution)
@@ -108,7 +106,7 @@ def _without_hydrogens(path: str, data: Reflections) -> dict[str, Any]:
 
     A fit adds hydrogens for its force field, with which `fitted.cif` explains data in another way than what was fitted.
     """
-    from ..extensions.crystals import crystal_structure, phased
+    from . import crystal_structure, phased
 
     structure = crystal_structure(path, data)
     hydrogens = sum(each.atom.is_hydrogen() for each in structure[0].all())

@@ -10,8 +10,8 @@ from openmm_density import DensityMap
 from openmm_density.extensions.deposition.table_files import write_table_of_model
 from openmm_density.models import read_model
 
-from ..extensions.symmetry.test_finding import assembly, operators, unit  # noqa: F401
-from .commands import run
+from ...cli.commands import run
+from .test_finding import assembly, operators, unit  # noqa: F401
 
 
 @pytest.fixture(scope="module")

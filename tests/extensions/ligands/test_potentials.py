@@ -17,8 +17,8 @@ from openmm import app
 
 from openmm_density.base.errors import InputError
 from openmm_density.base.program_process import environment_of
-from openmm_density.fitting.ligands import potentials
-from openmm_density.fitting.ligands.potentials import LigandSources, find_potentials
+from openmm_density.extensions.ligands import potentials
+from openmm_density.extensions.ligands.potentials import LigandSources, find_potentials
 from openmm_density.models import prepare, read_model
 
 from ...models.test_ligands import SMILES

@@ -1,73 +1,24 @@
-"""Whether a map has a symmetry, and where: its correlation with copies of itself that the operators move."""
+"""Where a map has a point group: by its correlation with copies of itself that the operators move."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import minimize
 from scipy.spatial.transform import Rotation
 
 from ...base.errors import InputError
-from ...base.units import takes_units
 from ...maps import DensityMap
+from ...maps.moved_maps import MapAgreement, bright_points, correlation, map_agreement
 from .groups import about, point_group
 
 LEAST_AGREEMENT = 0.5
 """Mean correlation of a map with its moved copies below which it is said not to have a symmetry."""
 BLUR = 4.0
 """Å, the width of the Gaussian with which a map is smoothed before axes are looked for from afar."""
-# Grid points that are compared, at most, from afar and then.
-_COMPARED_FIRST, _COMPARED = 2000, 8000
+# Grid points that are compared from afar, at most.
+_COMPARED_FIRST = 2000
 # Places from which axes are refined.
 _TRIED = 4
-# Points whose copies must lie in the map, for a correlation to be told.
-_FEWEST = 100
-
-
-@dataclass(frozen=True)
-class MapAgreement:
-    """How well a map agrees with its copies.
-
-    Attributes
-    ----------
-    rotations, translations : np.ndarray, shapes (n, 3, 3) and (n, 3)
-        The operators, Å, the identity first.
-    correlations : np.ndarray, shape (n,)
-        Of the map with its copy moved by each operator, over the points that are compared; NaN where too few of them stay in it.
-    """
-
-    rotations: np.ndarray
-    translations: np.ndarray
-    correlations: np.ndarray
-
-    @property
-    def mean(self) -> float:
-        """Over all operators but the identity whose copies lie in the map; NaN where none does."""
-        known = self.correlations[1:][np.isfinite(self.correlations[1:])]
-        return float(known.mean()) if len(known) else float("nan")
-
-
-@takes_units("translations", "points")
-def map_agreement(
-    density_map: DensityMap, rotations: np.ndarray, translations: np.ndarray, points: np.ndarray | None = None
-) -> MapAgreement:
-    """Compare a map with its copies.
-
-    Parameters
-    ----------
-    density_map : DensityMap
-    rotations, translations : np.ndarray, shapes (n, 3, 3) and (n, 3)
-        Operators, Å, the identity first.
-    points : np.ndarray, shape (m, 3), optional
-        Where it is compared, such as around the atoms of a model; by default where its density is highest.
-    """
-    points = bright_points(density_map) if points is None else points
-    own = density_map.value_at(points)
-    found = [
-        correlation(own, density_map.value_at(points @ r.T + t)) for r, t in zip(rotations, translations)
-    ]
-    return MapAgreement(rotations, translations, np.array(found))
 
 
 def find_in_map(density_map: DensityMap, group: str) -> MapAgreement:
@@ -104,15 +55,6 @@ def find_in_map(density_map: DensityMap, group: str) -> MapAgreement:
             remedy="give the symmetry that it has, or leave symmetry out",
         )
     return found
-
-
-def bright_points(density_map: DensityMap, most: int = _COMPARED) -> np.ndarray:
-    """Return grid points with density well above the mean, evenly picked, shape (m, 3), Å."""
-    data = density_map.data
-    above = np.flatnonzero(data.ravel() > data.mean() + data.std())
-    above = above[:: max(len(above) // most, 1)]
-    index = np.array(np.unravel_index(above, data.shape))[::-1].T
-    return density_map.origin + index @ density_map.matrix.T
 
 
 class _Fit:
@@ -167,13 +109,3 @@ def _places(group: str, density_map: DensityMap, points: np.ndarray) -> list[tup
     about_z = [Rotation.from_euler("z", angle, degrees=True).as_matrix() for angle in turns]
     centres = [middle, weights @ points / weights.sum()]
     return [(axis @ turn, centre) for axis in axes for turn in about_z for centre in centres]
-
-
-def correlation(first: np.ndarray, second: np.ndarray) -> float:
-    """Return the correlation about the mean of two densities at the same points; NaN where too few are known."""
-    known = np.isfinite(first) & np.isfinite(second)
-    if known.sum() < max(_FEWEST, 0.2 * len(known)):
-        return float("nan")
-    a, b = first[known] - first[known].mean(), second[known] - second[known].mean()
-    size = np.sqrt((a @ a) * (b @ b))
-    return float(a @ b / size) if size > 0 else 0.0

@@ -20,16 +20,16 @@ from openmm_density.kernels.compilation import cache_folder
 from ...base.errors import InputError, as_argument
 from ...base.units import ANGSTROM_PER_NANOMETER
 from ...base.wording import listing
-from ...extensions.distillation import Ligand, LigandEnergy
-from ...extensions.distillation.accuracy import FORCE_LIMIT
+from ...fitting.locks import Waiting, held
+from ...fitting.options import PreparationOptions
 from ...models.chemistry.residues import residue_label
 from ...models.ligand_hydrogens import CompleteMolecule
 from ...models.ligand_identity import HeavyAtoms, is_of, is_part_of, unlike
-from ...models.ligand_potentials import OPENMM_ML, XTB
+from ...models.ligand_potentials import OPENMM_ML, XTB, FoundPotentials
 from ...models.ligands import dictionary_smiles
 from ...models.model import Model
 from ...models.preparation.ligand_residues import Ligands, check_names, ligands_of
-from ..locks import Waiting, held
+from ..distillation import FORCE_LIMIT, Ligand, LigandEnergy
 from .openmm_ml import OpenMMMLEnergy, check_name, openmm_ml_energy
 
 Paths = Sequence[str | os.PathLike[str]] | str | os.PathLike[str]
@@ -49,17 +49,19 @@ class LigandSources:
     ligand_forcefield: str = XTB  # What gives the potentials: ``xtb``, or one of OpenMM-ML
 
 
-@dataclass(frozen=True)
-class FoundPotentials:
-    """The potentials of a model's ligands by residue name, and sentences on ligands that have none."""
-
-    by_name: dict[str, LigandEnergy | OpenMMMLEnergy]
-    notes: list[str]
-
-    @property
-    def paths(self) -> list[Path]:
-        """The files that they are from."""
-        return list(dict.fromkeys(each.path for each in self.by_name.values() if each.path is not None))
+def potentials_asked(
+    model: Model, forcefield: app.ForceField, asked: PreparationOptions, threads: int | None, say: Say | None
+) -> FoundPotentials:
+    """Return the potentials of a model's ligands that the options of a fit ask for."""
+    sources = LigandSources(
+        asked.ligands or {},
+        asked.dictionaries,
+        asked.ligand_files,
+        threads,
+        asked.solvent,
+        str(asked.ligand_forcefield),
+    )
+    return find_potentials(model, forcefield, sources, say)
 
 
 def find_potentials(
@@ -237,7 +239,7 @@ def _made(name: str, ligand: Ligand, smiles: str, sources: LigandSources, say: S
     ):
         known = same_molecule(path)
         if known is None:
-            from ...extensions.distillation import distill, save
+            from ..distillation import distill, save
 
             # What the teacher said is kept until there is a potential: an interrupted distillation goes on from it.
             labels = path.with_suffix(".labels")
@@ -250,7 +252,7 @@ def _made(name: str, ligand: Ligand, smiles: str, sources: LigandSources, say: S
 
 def _charges(ligand: Ligand) -> np.ndarray:
     """Return partial charges of a molecule by GFN2-xTB."""
-    from ...extensions.distillation.labels import Labeller
+    from ..distillation import Labeller
 
     labels = Labeller(ligand)(ligand.positions[None])
     if not np.isfinite(labels.energies[0]):
@@ -265,7 +267,7 @@ def _charges(ligand: Ligand) -> np.ndarray:
 
 def _molecule(name: str, smiles: str) -> Ligand:
     """Return the molecule that the SMILES of a residue is."""
-    from ...extensions.distillation.molecule import ligand_of, read_molecule
+    from ..distillation import ligand_of, read_molecule
 
     return ligand_of(read_molecule(name, smiles=smiles))
 
