@@ -76,7 +76,7 @@ _GROUPS = (
     ("refinement", ("refinement",), ()),
     ("output", ("scoring", "writing", "pictures", "report"), ()),
 )
-"""The parts of a fit by what they are for, and what is told of each that is counted within it."""
+"""The parts of a fit by what they are for, and what is printed of each that is counted within it."""
 
 
 def _times(summary: dict[str, Any]) -> Table:

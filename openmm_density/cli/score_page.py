@@ -90,7 +90,7 @@ def _cards(report: Mapping[str, Any], halves: Mapping[str, Any] | None) -> list[
     ]
     if report["fsc_resolution"] is not None:
         at = f"{report['fsc_resolution']:.2f} Å"
-        cards.append(Card("FSC with the map 0.5 at", at if report["fsc_falls"] else f"above to {at}"))
+        cards.append(Card("FSC of map and model 0.5 at", at if report["fsc_falls"] else f"above to {at}"))
     if halves is not None:
         said = crossing_in_words(halves["half_map_resolution"], halves["half_map_falls"])
         said = said if said == "nowhere" else f"{said}\N{NO-BREAK SPACE}Å"

@@ -50,7 +50,7 @@ def make_context(
 def load_gpu_code(name: str) -> threading.Thread | None:
     """Load what kernels for a platform's GPU are compiled and run with, in a thread, while a fit is prepared on a processor.
 
-    Nothing runs on the GPU yet. What cannot be loaded is told of where it is needed.
+    Nothing runs on the GPU yet. What cannot be loaded is reported where it is needed.
     """
     if name != "CUDA":
         return None

@@ -48,13 +48,13 @@ STEEPEST, STEEP, FLAT = 0.77, 0.4, 0.2
 """Product of the directions to three neighbours in a tetrahedron, from which on it is that of a centre, and up to which flat; it
 is positive where that of `chiral_centres` is by nature."""
 FLATNESS, WORSE_FLATNESS = 0.1, 0.1
-"""Å from their plane, in the mean of squares, that atoms of a plane usually have at most, and by how much more they may have."""
+"""Å from their plane, as root mean square, that atoms of a plane usually have at most, and by how much more they may have."""
 SHELL = 6.0
 """Å around an ion of the atoms that tell where it belongs."""
 FEWEST = 3
 """Of these, at least."""
 STRAYED = 1.5
-"""Å by which an ion may move beside these, or the atoms of a molecule in the mean of squares."""
+"""Å by which an ion may move beside these, or the atoms of a molecule as root mean square."""
 FEWEST_AROUND = 8
 """Heavy atoms around a molecule, at least."""
 

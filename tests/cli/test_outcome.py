@@ -16,7 +16,7 @@ def test_a_curve_that_does_not_fall_is_told_apart_in_the_table(fitted, capsys):
             f"{summary[f'fsc_resolution_{stage}']:.2f}" for stage in ("initial", "reference")
         )
         assert (
-            line.startswith("FSC with the model 0.5 at (Å)") and before in line and line.endswith(reference)
+            line.startswith("FSC of map and model 0.5 at (Å)") and before in line and line.endswith(reference)
         )
         shown[falls, resolution] = line.split(before, 1)[1].removesuffix(reference).strip()
     assert list(shown.values()) == ["4.50", "above to 4.50", "nowhere", ""]

@@ -19,7 +19,7 @@ class NotShown:
     label: str
     occupancy: float  # `occupancy`, `deviation` as refined.
     deviation: float
-    # How far its atoms are from those of another conformer, in the mean, in Å, where the map does not tell both apart
+    # How far its atoms are from those of another conformer on average, in Å, where the map does not tell both apart
     near: float | None
     written: bool = False  # Whether it is written as it was fitted, and not as the input has it
 

@@ -221,7 +221,7 @@ LEAST, SURE = 0.15, 4.5
 """What the occupancy of a conformer has to be that is seen: this, and so many standard deviations. Errors of the
 model are no part of these: conformers that are not in simulated maps are found with up to four of them."""
 RESOLVED = 0.45
-"""In resolutions: what the atoms of a conformer have to be away, in the mean, from the nearest ones of another. Nearer ones share
+"""In resolutions: what the atoms of a conformer have to be away on average from the nearest ones of another. Nearer ones share
 the density of one, whatever it is, and their occupancies tell nothing."""
 
 

@@ -38,7 +38,7 @@ class Interrupted(Exception):
 
 @dataclass(frozen=True)
 class Listener:
-    """What is told of a fit while it runs."""
+    """What is reported of a fit while it runs."""
 
     say: Callable[[str], None] = lambda _: None  # Called with a sentence that stays
     begun: Callable[[FlexibleFit], None] = lambda _: None  # Called with the `FlexibleFit` of a cycle

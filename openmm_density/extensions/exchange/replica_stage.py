@@ -264,7 +264,7 @@ def ladder_at(state: RunState, stage: Stage, replicas: int) -> Ladder:
 
 @contextmanager
 def _told_as_unstable() -> Iterator[None]:
-    """Tell what goes wrong with replicas as a fit is told of it."""
+    """Report what goes wrong with replicas as a fit does."""
     try:
         yield
     except LeftDensity as error:

@@ -99,7 +99,7 @@ class _Figures:
             lambda key: summary[f"{key}_reference"],
         )
         crossings = [crossing_in_words(of("fsc_resolution"), of("fsc_falls")) for of in stages]
-        self._row("FSC with the model 0.5 at (Å)", "", crossings[0], None, *crossings[1:])
+        self._row("FSC of map and model 0.5 at (Å)", "", crossings[0], None, *crossings[1:])
         self._compare(f"similarity ({summary['similarity']})", ".3f", "similarity")
         if summary["ca_rmsd_final"] is not None:
             self._compare(_distance(Matched(**summary["ca_rmsd_of"])), ".2f", "ca_rmsd")

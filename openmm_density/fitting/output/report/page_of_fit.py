@@ -107,7 +107,7 @@ def _cards(summary: Mapping[str, Any]) -> list[Card]:
         Card("Correlation (CC mask)", f"{made['cc']:.3f}", _before(summary, "cc", ".3f")),
         Card("Q-score", _number(made["q_score"], ".3f"), _before(summary, "q_score", ".3f")),
         Card(
-            "FSC with the map 0.5 at",
+            "FSC of map and model 0.5 at",
             _angstrom(crossing_in_words(made["fsc_resolution"], made["fsc_falls"])),
             _crossings_before(summary),
         ),
