@@ -25,6 +25,7 @@ from ..report.blocks import (
 )
 from ..report.citations import citations
 from ..report.fit_plots import FSC_OF_HALVES, HALF_MAPS, fsc_figure, fsc_title, geometry_figure
+from ..report.pucker_plot import nucleic_acid_cards, pucker_plot
 from ..report.ramachandran_plot import ramachandran_figure
 from ..report.residue_plots import agreement_figure, b_factor_figure
 from ..report.residue_values import residue_values, rows_by_label
@@ -98,7 +99,11 @@ def _cards(report: Mapping[str, Any], halves: Mapping[str, Any] | None) -> list[
     if geometry["ramachandran_outlier_count"] is not None:
         of = f"of {geometry['ramachandran_count']}"
         cards.append(Card("Ramachandran outliers", str(geometry["ramachandran_outlier_count"]), of))
-    return [*cards, Card("Clashes", str(geometry["clash_count"]), "pairs of atoms")]
+    return [
+        *cards,
+        *nucleic_acid_cards(geometry),
+        Card("Clashes", str(geometry["clash_count"]), "pairs of atoms"),
+    ]
 
 
 def _does_it_fit(
@@ -155,6 +160,7 @@ def _can_it_be_trusted(
             "φ and ψ of each residue over the favoured and allowed regions of Lovell et al. 2003.",
             ramachandran_figure([model], rows_by_label(rows)),
         ),
+        pucker_plot([model], rows_by_label(rows)),
         Items(
             "Where to look",
             [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -73,29 +73,47 @@ def _traces(model: ShownModel, rows: Mapping[str, int]) -> list[dict[str, Any]]:
             np.degrees(torsions.handedness * torsion_angles(model.positions, torsions.atoms[:, which]))
             for which in (slice(0, 4), slice(1, 5))
         )
-    labels = [residue_label(residue) for residue in model.topology.residues()]
     known = np.isfinite(phi) & np.isfinite(psi)
+    plots = np.where(known, torsions.plots, "")
+    hover = "%{text}<br>φ %{x:.0f}°, ψ %{y:.0f}°<extra></extra>"
+    return traces_by_plot(model, rows, NAMES, plots, torsions.residues, (phi, psi), hover)
+
+
+def traces_by_plot(
+    model: ShownModel,
+    rows: Mapping[str, int],
+    names: Iterable[str],
+    plots: np.ndarray,
+    residues: np.ndarray,
+    points: tuple[np.ndarray, np.ndarray],
+    hover: str,
+) -> list[dict[str, Any]]:
+    """Return the points of a model's residues as a trace for each plot that has some.
+
+    `plots` (R,): which of `names` each of the `residues` (R,), indices of the model's, is in; `points`: x and y, each (R,).
+    """
+    labels = [residue_label(residue) for residue in model.topology.residues()]
     traces = []
-    for plot in NAMES:
-        members = np.flatnonzero((torsions.plots == plot) & known)
+    for plot in names:
+        members = np.flatnonzero(plots == plot)
         if not len(members):
             continue
-        named = [labels[torsions.residues[i]] for i in members]
+        named = [labels[residues[i]] for i in members]
         is_reference = model.key == "reference"
-        color = OF_STAGE[_STAGES[model.key]]
+        x, y = (values[members].round(1).tolist() for values in points)
         traces.append(
             {
                 "type": "scatter",
                 "mode": "markers",
                 "name": model.label,
                 "plot": plot,
-                "x": phi[members].round(1).tolist(),
-                "y": psi[members].round(1).tolist(),
+                "x": x,
+                "y": y,
                 **_named(named, {} if is_reference else rows),
-                "hovertemplate": "%{text}<br>φ %{x:.0f}°, ψ %{y:.0f}°<extra></extra>",
+                "hovertemplate": hover,
                 "marker": {
                     "size": 6 if model.key == "after" else 5,
-                    "color": color,
+                    "color": OF_STAGE[_STAGES[model.key]],
                     "line": {"width": 0.5, "color": "white"},
                 },
                 "opacity": 1.0 if model.key == "after" else 0.55,

@@ -146,6 +146,27 @@ class MapCorrelation:
         return self._by_residue(positions, self._densities(positions))
 
     @takes_units("positions")
+    def group_correlations(self, positions: Any, groups: np.ndarray, n_groups: int) -> np.ndarray:
+        """Return the same correlation over the voxels around each of some groups of atoms, as of all bases.
+
+        Parameters
+        ----------
+        positions : Quantity or array_like, shape (N, 3)
+            Cartesian positions in Å.
+        groups : np.ndarray of int, shape (N,)
+            The group of each atom, -1 for one in none.
+        n_groups : int
+
+        Returns
+        -------
+        np.ndarray of float64, shape (n_groups,)
+            NaN as in `residue_correlations`.
+        """
+        positions = positions_in_angstrom(positions)
+        atoms = self._heavy[groups[self._heavy] >= 0]
+        return self._by_group(positions, self._densities(positions), atoms, groups[atoms], n_groups)
+
+    @takes_units("positions")
     def evaluate(self, positions: Any) -> Correlations:
         """Return both correlations from one model density.
 
@@ -167,14 +188,17 @@ class MapCorrelation:
         return start, model, observed, known
 
     def _near_atoms(
-        self, positions: np.ndarray, start: np.ndarray, shape: tuple[int, ...]
+        self,
+        positions: np.ndarray,
+        start: np.ndarray,
+        shape: tuple[int, ...],
+        atoms: np.ndarray,
+        groups: np.ndarray,
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """List pairs of a residue and the number of a voxel near one of its atoms, some more than once."""
-        index = self.density_map.to_index(positions[self._heavy]) - start
-        for atoms, voxels in voxels_around(
-            index, np.array(shape[::-1]), self.density_map.matrix, MASK_RADIUS
-        ):
-            yield self._residue_of_heavy[atoms], voxels
+        """List pairs of the group of an atom and the number of a voxel near it, some more than once."""
+        index = self.density_map.to_index(positions[atoms]) - start
+        for near, voxels in voxels_around(index, np.array(shape[::-1]), self.density_map.matrix, MASK_RADIUS):
+            yield groups[near], voxels
 
     def _overall(self, positions: np.ndarray, densities: tuple[np.ndarray, ...]) -> float:
         _, model, observed, _ = densities
@@ -186,21 +210,31 @@ class MapCorrelation:
         """Return which voxels of the box are on the map and near an atom."""
         start, model, _, known = densities
         mask = np.zeros(model.size, dtype=bool)
-        for _, voxels in self._near_atoms(positions, start, model.shape):
+        for _, voxels in self._near_atoms(positions, start, model.shape, self._heavy, self._residue_of_heavy):
             mask[voxels] = True
         return mask.reshape(model.shape) & known
 
     def _by_residue(self, positions: np.ndarray, densities: tuple[np.ndarray, ...]) -> np.ndarray:
+        return self._by_group(positions, densities, self._heavy, self._residue_of_heavy, self._n_residues)
+
+    def _by_group(
+        self,
+        positions: np.ndarray,
+        densities: tuple[np.ndarray, ...],
+        atoms: np.ndarray,
+        groups: np.ndarray,
+        n_groups: int,
+    ) -> np.ndarray:
         start, model, observed, known = densities
         pairs = [
-            (residues * model.size + voxels)[known.reshape(-1)[voxels]]
-            for residues, voxels in self._near_atoms(positions, start, model.shape)
+            (of_atoms * model.size + voxels)[known.reshape(-1)[voxels]]
+            for of_atoms, voxels in self._near_atoms(positions, start, model.shape, atoms, groups)
         ]
         # np.unique hashes, which takes ten times as long as sorting here.
         sorted_pairs = np.sort(np.concatenate(pairs))
         is_first = np.diff(sorted_pairs, prepend=-1) > 0
-        residues, voxels = np.divmod(sorted_pairs[is_first], model.size)
-        return _pearson(residues, model.reshape(-1)[voxels], observed.reshape(-1)[voxels], self._n_residues)
+        of_voxels, voxels = np.divmod(sorted_pairs[is_first], model.size)
+        return _pearson(of_voxels, model.reshape(-1)[voxels], observed.reshape(-1)[voxels], n_groups)
 
 
 @takes_units("positions", "resolution")

@@ -17,6 +17,7 @@ from .correlation import MapCorrelation
 from .flatness import flat_ligands
 from .fsc import model_fsc
 from .geometry import geometry_report
+from .nucleic_acids import nucleotide_parts
 from .q_score import q_scores
 
 MEASURES = ("correlation", "q_score")
@@ -82,7 +83,8 @@ def map_report(
     dict
         Plain numbers, strings and lists, ready for JSON; None for what is undefined.
 
-        ``cc_mask`` (`validation.correlation`), ``q_score`` (mean over the atoms, σ = 0.6 Å, `validation.q_score`), ``fsc`` (the
+        ``cc_mask`` (`validation.correlation`), ``cc_bases`` and ``cc_backbone`` (the same around the bases of nucleotides, and
+        around their sugars and phosphates), ``q_score`` (mean over the atoms, σ = 0.6 Å, `validation.q_score`), ``fsc`` (the
         curve of `validation.fsc`, None where no atom is near the map), ``fsc_resolution`` (Å, where it falls below 0.5, or its
         last shell where it never does; None where it is nowhere above), ``fsc_falls`` (whether it does fall), and ``residues``:
         for each its ``residue`` (as in ``A HIS 57B``), ``chain``, ``name``, ``number``, ``insertion_code``,
@@ -90,7 +92,8 @@ def map_report(
     """
     positions = positions_in_angstrom(positions)
     identities = [_identity(residue) for residue in topology.residues()]
-    overall, correlations = MapCorrelation(density_map, topology, resolution).evaluate(positions)
+    correlation = MapCorrelation(density_map, topology, resolution)
+    overall, correlations = correlation.evaluate(positions)
     scores = q_scores(density_map, topology, positions)
     # Without an atom in the map there is nothing to mask the map around.
     curve = (
@@ -101,6 +104,7 @@ def map_report(
     crossing = None if curve is None else curve.crossing()
     return {
         "cc_mask": overall,
+        **nucleic_correlations(correlation, topology, positions),
         "q_score": _known(scores.mean),
         "fsc_resolution": None if crossing is None else _known(crossing.resolution),
         "fsc_falls": None if crossing is None else crossing.falls,
@@ -110,6 +114,15 @@ def map_report(
             for identity, cc, q in zip(identities, correlations, scores.residues)
         ],
     }
+
+
+def nucleic_correlations(
+    correlation: MapCorrelation, topology: app.Topology, positions: np.ndarray
+) -> dict[str, float | None]:
+    """Return ``cc_bases`` and ``cc_backbone``, see `map_report`; None where there are no nucleotides. `positions` (N, 3) in Å."""
+    parts = nucleotide_parts(topology)
+    found = correlation.group_correlations(positions, parts, 2) if (parts >= 0).any() else np.full(2, np.nan)
+    return {"cc_bases": _known(found[0]), "cc_backbone": _known(found[1])}
 
 
 def residue_changes(

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from openmm import app
 
+from ..models.chemistry.backbone import atoms_by_name, is_nucleotide
 from ..models.chemistry.base_pairs import Bases
 from ..models.chemistry.residues import residue_label
 from ..models.chemistry.sugar_puckers import find_sugars
@@ -53,6 +54,16 @@ class NucleicAcids:
             self._bases.pairs(positions).labels(self._names),
             len(sugars.residues),
         )
+
+
+def nucleotide_parts(topology: app.Topology) -> np.ndarray:
+    """Return of each atom 0 in the base of a nucleotide, 1 in its sugar or phosphate, -1 in another residue, int (N,)."""
+    parts = np.full(topology.getNumAtoms(), -1)
+    for names in atoms_by_name(topology):
+        if is_nucleotide(names):
+            for name, atom in names.items():
+                parts[atom] = int("'" in name or "*" in name or "P" in name)
+    return parts
 
 
 def base_pair_changes(before: NucleicAcidReport, after: NucleicAcidReport) -> dict[str, list[str]]:

@@ -7,13 +7,15 @@ import re
 import numpy as np
 import pytest
 
+from openmm_density.models import read_model
 from openmm_density.models.chemistry.ramachandran_tables import ALLOWED, FAVOURED, ramachandran_tables
 from openmm_density.report.fit_plots import fsc_figure, geometry_figure, progress_figure
+from openmm_density.report.pucker_plot import pucker_figure, pucker_plot
 from openmm_density.report.ramachandran_plot import ramachandran_figure
 from openmm_density.report.residue_plots import agreement_figure, b_factor_figure
 from openmm_density.report.residue_values import rows_by_label
 from openmm_density.report.shown_model import ShownModel
-from openmm_density.validation.geometry import ramachandran
+from openmm_density.validation.geometry import geometry_report, ramachandran
 
 from ..fragments import fragment
 
@@ -92,6 +94,30 @@ def test_the_ramachandran_plot_has_the_residues_in_their_regions(tmp_path):
     assert [row for row, _, _ in found] == expected.residues.tolist()
     assert [phi for _, phi, _ in found] == pytest.approx(np.degrees(expected.phi), abs=0.06)
     assert [psi for _, _, psi in found] == pytest.approx(np.degrees(expected.psi), abs=0.06)
+
+
+def test_the_plot_of_puckers_has_the_nucleotides_and_outliers_beside_its_regions(small_data, tmp_path):
+    model = read_model(small_data / "zoo/4p5j_rna.pdb")
+    labels = [f"A {residue.name} {residue.id}" for residue in model.topology.residues()]
+    places = rows_by_label([{"residue": label} for label in labels])
+    (trace,) = (
+        figure := pucker_figure([ShownModel("after", "after", model.topology, model.positions)], places)
+    )["data"]
+    assert figure["plots"] == {"rna": "RNA"} and trace["customdata"] == list(range(82))
+    boxes = re.findall(r"M([^,]+),([^L]+)L[^L]+L([^,]+),([^L]+)L", figure["regions"]["rna"]["allowed"])
+    inside = [
+        any(float(a) <= x <= float(c) and float(b) <= y <= float(d) for a, b, c, d in boxes)
+        for x, y in zip(trace["x"], trace["y"])
+    ]
+    # A 1 is an outlier by ε alone.
+    outliers = geometry_report(model.topology, model.positions).nucleic_acids.pucker_outliers
+    assert [labels[row] for row, usual in zip(trace["customdata"], inside) if not usual] == outliers[1:]
+    protein = fragment(tmp_path / "model.pdb")
+    assert pucker_figure([ShownModel("after", "after", protein.topology, protein.positions)], {}) is None
+    dna = read_model(small_data / "zoo/1bna_duplex.pdb")
+    assert pucker_plot([ShownModel("before", "before", dna.topology, dna.positions)], {}).figure["plots"] == {
+        "dna": "DNA"
+    }
 
 
 def test_regions_are_those_of_the_tables(tmp_path):

@@ -7,8 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from openmm_density import DensityMap
 from openmm_density.models import Model, read_model
+from openmm_density.validation.correlation import MapCorrelation
 from openmm_density.validation.geometry import compare_geometry, geometry_report
+from openmm_density.validation.model_report import map_report
+from openmm_density.validation.nucleic_acids import nucleotide_parts
 
 
 @pytest.fixture(scope="module")
@@ -45,3 +49,27 @@ def test_pairs_that_open_and_close_are_named(small_data: Path) -> None:
     assert set(change.base_pairs_gained).isdisjoint(change.base_pairs_lost)
     assert compare_geometry(after, before).base_pairs_gained == change.base_pairs_lost
     assert compare_geometry(before, before).base_pairs_lost == []
+
+
+def test_bases_and_backbone_have_correlations_of_their_own(rna: Model, small_data: Path) -> None:
+    density_map = DensityMap.simulate(rna.topology, rna.positions, 4.0, 1.3)
+    parts = nucleotide_parts(rna.topology)
+    names = np.array([atom.name for atom in rna.topology.atoms()])
+    assert set(names[parts == 0]) == set(
+        ["N1", "C2", "N2", "O2", "N3", "C4", "N4", "O4", "C5", "C6", "N6", "O6", "N7", "C8", "N9"]
+    )
+    assert {"P", "OP1", "OP2", "C1'", "O3'"} < set(names[parts == 1]) and (parts >= 0).all()
+    correlation = MapCorrelation(density_map, rna.topology, 4.0)
+    moved = rna.positions.copy()
+    moved[parts == 0] += [0.0, 0.0, 1.5]
+    found = correlation.group_correlations(moved, parts, 2)
+    assert found[0] < found[1] - 0.05 < 0.99
+    # One group of all atoms is the whole model.
+    (whole,) = correlation.group_correlations(moved, np.zeros_like(parts), 1)
+    assert whole == pytest.approx(correlation.cc_mask(moved), abs=1e-9)
+    told = map_report(rna.topology, moved, density_map, 4.0)
+    assert [told["cc_bases"], told["cc_backbone"]] == found.tolist()
+    protein = read_model(small_data / "emd5925_frag/5925_native.pdb")
+    map_of_protein = DensityMap.from_file(small_data / "emd5925_frag/emd5925.mrc.gz")
+    told = map_report(protein.topology, protein.positions, map_of_protein, 3.64)
+    assert told["cc_bases"] is told["cc_backbone"] is None

@@ -13,7 +13,7 @@ import numpy as np
 from ...base.errors import InputError
 from ...base.stopwatch import in_order
 from ...energies.density_fit import DensityFit
-from ...fitting.output.agreement import overall_measures, pairs_with, poorest, residues_beside
+from ...fitting.output.agreement import OVERALL, overall_measures, pairs_with, poorest, residues_beside
 from ...fitting.output.doubt import KINDS, Doubt, located
 from ...fitting.output.doubts import doubts_of_figures
 from ...fitting.output.local_geometry import worse_of_models
@@ -40,6 +40,8 @@ _COMPARED = (
     *(
         "correlation",
         "ramachandran",
+        "puckers",
+        "base_pairs",
         "chirality",
         "mates",
         "contacts",
@@ -207,7 +209,7 @@ def _of_simulated(shown: ModelsInMap) -> dict[str, Any]:
     return {
         "cc": shown.correlation(shown.simulated),
         "similarity": shown.similarity(shown.simulated),
-        **{name: report[name] for name in ("q_score", "fsc", "fsc_resolution", "fsc_falls")},
+        **{name: report[name] for name in OVERALL},
     }
 
 

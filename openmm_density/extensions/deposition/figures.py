@@ -20,6 +20,7 @@ from ...models.chemistry.elements import is_hydrogen
 from ...models.chemistry.residues import residue_kind
 from ...validation.all_atom_contacts import AllAtomContacts
 from ...validation.box_correlations import box_correlations
+from ...validation.correlation import MapCorrelation
 from ...validation.emringer import emringer
 from ...validation.fsc import (
     HALF_MAP_THRESHOLD,
@@ -28,6 +29,7 @@ from ...validation.fsc import (
     model_fsc,
     unmasked_model_fsc,
 )
+from ...validation.model_report import nucleic_correlations
 from ...validation.q_score import expected_q, q_scores
 from ...validation.segment_overlap import segment_overlap
 from .cctbx_figures import cctbx_figures
@@ -81,7 +83,8 @@ def deposition_figures(
         ``clashscore`` and ``clashes``.
         ``map``: ``correlations`` (``cc_mask``, ``cc_volume``, ``cc_peaks``, ``cc_box``, in Phenix' definitions with the model's B
         factors, or 8 d where it has none; ``b_used`` says which), ``emringer`` and ``emringer_side_chains``, ``smoc`` (mean over
-        the residues), ``q_score``, ``q_score_expected`` and ``q_score_relative`` (their ratio), over polymers, and ``fsc``: of
+        the residues), ``cc_bases`` and ``cc_backbone`` of nucleotides, ``q_score``, ``q_score_expected`` and
+        ``q_score_relative`` (their ratio), over polymers, and ``fsc``: of
         ``masked_0.5``, ``masked_0.143``, ``unmasked_0.5`` and ``unmasked_0.143`` the resolution in Å and whether the curve
         ``falls`` there; None where it is nowhere above.
         ``cctbx``: `deposition.cctbx_figures.cctbx_figures`.
@@ -124,7 +127,9 @@ def map_figures(
         unmasked = unmasked_model_fsc(density_map, topology, positions, b_factors=b_iso)
     except InputError:
         unmasked = None
+    around = MapCorrelation(density_map, topology, resolution)
     return {
+        **nucleic_correlations(around, topology, positions),
         "correlations": _correlations(topology, positions, b_factors, occupancies, density_map, resolution),
         "emringer": ringer.score,
         "emringer_side_chains": ringer.side_chains,

@@ -210,6 +210,10 @@ def _agreement(known: TableInput) -> _Rows:
         for name in ("mask", "volume", "peaks", "box")
         if cc[f"cc_{name}"] is not None
     ]
+    if figures["cc_bases"] is not None:
+        around = "openmm-density: voxels within 3 Å of them, B = 8 d for all atoms"
+        rows.append(("CC of bases", _number(figures["cc_bases"], 3), around))
+        rows.append(("CC of sugars and phosphates", _number(figures["cc_backbone"], 3), around))
     for mask in ("masked", "unmasked"):
         found = [figures["fsc"][f"{mask}_{threshold}"] for threshold in ("0.5", "0.143")]
         if any(found):

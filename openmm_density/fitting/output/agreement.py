@@ -20,6 +20,9 @@ from ..rebuilding.changes import mark_rebuilt
 MOST_MARKED = 5
 """Residues of lowest correlation that are named and marked."""
 
+OVERALL = ("q_score", "fsc_resolution", "fsc_falls", "fsc", "cc_bases", "cc_backbone")
+"""What a report tells of the model as a whole beside its CC."""
+
 _NAMES = {"CA": "Cα", "P": "P", "C1'": "C1′"}
 
 
@@ -44,9 +47,8 @@ class Matched:
 class ModelAgreement:
     """How well the atoms that were given agree with the map before and after a fit, and those of the reference."""
 
-    # ``q_score``, ``fsc``, ``fsc_resolution`` and ``fsc_falls`` of
-    # `openmm_density.validation.model_report.map_report`, each with the endings ``_initial``, ``_final`` and
-    # ``_reference``; None without a reference
+    # `OVERALL` of `openmm_density.validation.model_report.map_report`, each with the endings ``_initial``, ``_final``
+    # and ``_reference``; None without a reference
     overall: dict[str, Any]
     # From `openmm_density.validation.model_report.residue_changes`, beside those that stand for them in the
     # reference, and with what `openmm_density.fitting.rebuilding.changes.mark_rebuilt` adds
@@ -98,7 +100,7 @@ def overall_measures(reports: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     """Return the overall measures of reports, each with the ending of its stage; None of a stage without a report."""
     return {
         f"{measure}_{stage}": reports[stage][measure] if stage in reports else None
-        for measure in ("q_score", "fsc_resolution", "fsc_falls", "fsc")
+        for measure in OVERALL
         for stage in ("initial", "final", "reference")
     }
 

@@ -92,6 +92,9 @@ class _Figures:
     def _add_agreement(self) -> None:
         summary = self._summary
         self._compare("correlation (CC mask)", ".3f", "cc")
+        if self._after("cc_bases") is not None:
+            self._compare("  of the bases", ".3f", "cc_bases")
+            self._compare("  of sugars and phosphates", ".3f", "cc_backbone")
         self._compare("Q-score", ".3f", "q_score")
         stages: tuple[Callable[[str], Any], ...] = (
             lambda key: summary[f"{key}_initial"],

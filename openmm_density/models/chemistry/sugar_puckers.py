@@ -17,8 +17,9 @@ AMPLITUDE = np.radians(38.0)
 LONGEST_OF_C2_ENDO = 2.9
 """Å of Pperp, above which the pucker is C3'-endo."""
 
-# Ranges of δ and ε of RNA, in degrees, as MolProbity has them: J. S. Richardson et al., RNA 14, 465 (2008).
-_DELTA_C3, _DELTA_C2, _EPSILON = (65.0, 104.0), (129.0, 162.0), (155.0, 310.0)
+DELTA_C3, DELTA_C2 = (65.0, 104.0), (129.0, 162.0)
+"""Degrees: the ranges of δ of the two puckers in RNA, as MolProbity has them: J. S. Richardson et al., RNA 14, 465 (2008)."""
+_EPSILON = (155.0, 310.0)  # those of ε
 
 _RING = ("C1'", "C2'", "C3'", "C4'", "O4'")
 _NAMES = (*_RING, "C5'", "O3'", "O2'", "P", "N9", "N1", "C2", "C4", "C5")
@@ -66,7 +67,7 @@ class Sugars:
         delta, epsilon = (
             np.degrees(torsion_angles(positions, atoms)) % 360.0 for atoms in (self.delta, self.epsilon)
         )
-        usual = np.where(is_c2, _within(delta, _DELTA_C2), _within(delta, _DELTA_C3))
+        usual = np.where(is_c2, _within(delta, DELTA_C2), _within(delta, DELTA_C3))
         return known & ~(usual & _within(epsilon, _EPSILON))
 
     def judged(self) -> np.ndarray:

@@ -39,7 +39,7 @@
     };
   };
 
-  const HEIGHTS = { agreement: 430, progress: 560, geometry: 380, ramachandran: 460 };
+  const HEIGHTS = { agreement: 430, progress: 560, geometry: 380, ramachandran: 460, puckers: 400 };
   const TOPS = { progress: 78, geometry: 16 };
 
   function draw(place) {
@@ -76,7 +76,7 @@
     return { shapes: [shape(paths.allowed, "rgba(31,111,235,0.14)"), shape(paths.favoured, "rgba(31,111,235,0.26)")].filter(Boolean) };
   };
 
-  // The Ramachandran plot has its own regions for some kinds of residues, of which one is shown at a time.
+  // The plots of torsions have their own regions for some kinds of residues, of which one is shown at a time.
   function addRegions(place, figure) {
     const original = report.figures[place.dataset.figure];
     figure.plot = original.plot ??= Object.keys(figure.plots)[0];

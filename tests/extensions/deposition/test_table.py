@@ -122,8 +122,10 @@ def test_a_map_of_cryo_em_is_that_of_none(small_data, tmp_path):
 def test_nucleic_acids_have_puckers_and_pairs_and_no_peptides(known, small_data, name, pairs):
     model = read_model(small_data / f"zoo/{name}.pdb")
     geometry = geometry_report(model.topology, model.positions).as_dict()
-    found = rows(table_one(replace(known, geometry=geometry)))
+    of_map = known.figures["map"] | {"cc_bases": 0.8125, "cc_backbone": 0.75}
+    found = rows(table_one(replace(known, geometry=geometry, figures=known.figures | {"map": of_map})))
     assert found["Base pairs"][0] == pairs
+    assert found["CC of bases"][0] == "0.812" and found["CC of sugars and phosphates"][0] == "0.750"
     of_rna = found.get("Sugar pucker outliers (%)")
     assert of_rna is None if name.startswith("1bna") else of_rna[0] == "2.44" and "Pperp" in of_rna[1]
     assert not any(word in row for row in found for word in ("eptides", "Ramachandran", "Side chains"))

@@ -25,6 +25,7 @@ from ....report.blocks import (
 )
 from ....report.citations import citations
 from ....report.fit_plots import FSC_OF_HALVES, HALF_MAPS, fsc_figure, fsc_title, geometry_figure
+from ....report.pucker_plot import nucleic_acid_cards, pucker_plot
 from ....report.ramachandran_plot import ramachandran_figure
 from ....report.residue_plots import agreement_figure
 from ....report.residue_values import residue_values, rows_by_label
@@ -130,6 +131,7 @@ def _cards(summary: Mapping[str, Any]) -> list[Card]:
     outliers, count = (made["geometry"][f"ramachandran_{name}"] for name in ("outlier_count", "count"))
     if outliers is not None:
         cards.append(Card("Ramachandran outliers", str(outliers), f"of {count}"))
+    cards += nucleic_acid_cards(made["geometry"])
     cards.append(Card("Clashes", str(made["geometry"]["clash_count"]), "pairs of atoms"))
     return cards
 
@@ -218,6 +220,8 @@ def _can_it_be_trusted(
         "final": (figures.headings[2], after),
         "reference": ("reference", summary["geometry_reference"]),
     }
+    models = [each for each in contents.models if each.key != COPIES]
+    rows = rows_by_label(summary["residues"])
     blocks: list[Block] = [
         Items("", [_doubt_item(doubt) for doubt in doubts], are_doubts=True)
         if doubts
@@ -237,10 +241,9 @@ def _can_it_be_trusted(
             "ramachandran",
             "Ramachandran plot (click on a residue to see it; names in the legend switch models on and off)",
             "φ and ψ of each residue over the favoured and allowed regions of Lovell et al. 2003; outliers are listed below.",
-            ramachandran_figure(
-                [each for each in contents.models if each.key != COPIES], rows_by_label(summary["residues"])
-            ),
+            ramachandran_figure(models, rows),
         ),
+        pucker_plot(models, rows),
         Items("Where to look", _places_to_look(summary, after)),
         *(block for extension in extensions() for block in extension.blocks(summary, residues)),
         Residues("All residues, those that fit the map worst first"),

@@ -1,0 +1,79 @@
+"""The plot of sugar puckers, as plotly draws it: δ of each nucleotide, and Pperp of the phosphate behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..models.chemistry.sugar_puckers import DELTA_C2, DELTA_C3, LONGEST_OF_C2_ENDO, find_sugars
+from ..models.chemistry.torsions import torsion_angles
+from .blocks import Card, Plot
+from .ramachandran_plot import traces_by_plot
+from .shown_model import ShownModel
+
+NAMES = {"rna": "RNA", "dna": "DNA"}
+_DELTAS, _FARTHEST = (50, 190), 6.5  # degrees, and Å: what the axes show
+
+
+def nucleic_acid_cards(geometry: Mapping[str, Any]) -> list[Card]:
+    """Return what matters most of the nucleic acids in a report of a geometry."""
+    cards = []
+    if geometry["pucker_outlier_count"] is not None:
+        count = str(geometry["pucker_outlier_count"])
+        cards.append(Card("Sugar pucker outliers", count, f"of {geometry['pucker_count']}"))
+    if geometry["base_pair_count"]:
+        cards.append(Card("Base pairs", str(geometry["base_pair_count"])))
+    return cards
+
+
+def pucker_plot(models: Sequence[ShownModel], rows: Mapping[str, int]) -> Plot:
+    """Return the plot of the puckers of some models, which is left out where these have no nucleic acids."""
+    return Plot(
+        "puckers",
+        "Sugar puckers (click on a nucleotide to see it)",
+        "δ of each nucleotide, and the distance of the phosphate behind it from its glycosidic bond, over what is usual in RNA "
+        "(Richardson et al. 2008): C3′-endo above, C2′-endo below.",
+        pucker_figure(models, rows),
+    )
+
+
+def pucker_figure(models: Sequence[ShownModel], rows: Mapping[str, int]) -> dict[str, Any] | None:
+    """Return δ and Pperp of the nucleotides of some models; None without a nucleotide that has both.
+
+    As `openmm_density.report.ramachandran_plot.ramachandran_figure`: the regions of RNA are what MolProbity takes for C3'-endo
+    and C2'-endo, DNA has none.
+    """
+    data = [trace for model in reversed(models) for trace in _traces(model, rows)]
+    if not data:
+        return None
+    layout = {
+        "xaxis": {"range": list(_DELTAS), "zeroline": False, "title": {"text": "δ (°)"}},
+        "yaxis": {"range": [0, _FARTHEST], "zeroline": False, "title": {"text": "Pperp (Å)"}},
+        "hovermode": "closest",
+    }
+    usual = [(DELTA_C3, LONGEST_OF_C2_ENDO, _FARTHEST), (DELTA_C2, 0, LONGEST_OF_C2_ENDO)]
+    path = "".join(
+        f"M{left:g},{low:g}L{right:g},{low:g}L{right:g},{high:g}L{left:g},{high:g}Z"
+        for (left, right), low, high in usual
+    )
+    return {
+        "data": data,
+        "layout": layout,
+        "plots": {plot: name for plot, name in NAMES.items() if any(each["plot"] == plot for each in data)},
+        "regions": {"rna": {"allowed": path}},
+    }
+
+
+def _traces(model: ShownModel, rows: Mapping[str, int]) -> list[dict[str, Any]]:
+    sugars = find_sugars(model.topology)
+    if not len(sugars.residues):
+        return []
+    with np.errstate(invalid="ignore"):
+        delta = np.degrees(torsion_angles(model.positions, sugars.delta)) % 360.0
+        perpendicular = sugars.perpendiculars(model.positions)
+    known = np.isfinite(delta) & np.isfinite(perpendicular) & (sugars.delta >= 0).all(axis=1)
+    plots = np.where(known, np.where(sugars.is_rna, "rna", "dna"), "")
+    hover = "%{text}<br>δ %{x:.0f}°, Pperp %{y:.1f} Å<extra></extra>"
+    return traces_by_plot(model, rows, NAMES, plots, sugars.residues, (delta, perpendicular), hover)
