@@ -127,7 +127,7 @@ def _with_potentials(record: FitRecord, display: Display, stopwatch: Stopwatch) 
     with stopwatch.part("preparation"):
         asked = PreparationOptions.of(given.fit_arguments())
         found = asked.with_potentials(
-            options.files.read_model(), options.run.threads, lambda *done: display.update(*done, None)
+            options.read_model(), options.run.threads, lambda *done: display.update(*done, None)
         )
     force_field = replace(given, ligand_potential=[str(path) for path in found.potentials.paths])
     return replace(record, options=replace(options, force_field=force_field))
@@ -154,7 +154,7 @@ def _with_strength(
     )
     with stopwatch.part("half_maps"):
         scan = scan_strengths(
-            files.read_model(),
+            record.options.read_model(),
             half_maps,
             files.resolution,
             record.protocol,
@@ -175,7 +175,7 @@ def _flexible_fit(
 
     options, files = record.options, record.options.files
     with stopwatch.part("reading"):
-        model, density_map = files.read_model(), files.read_map()
+        model, density_map = options.read_model(), files.read_map()
         if record.findings.place in ("off", "auto"):
             check_crystal(model, density_map)
         reference = files.read_reference()

@@ -120,6 +120,23 @@ def _add_more_files(parser: argparse.ArgumentParser) -> None:
         help="place the model in the map as a rigid body first (auto: if it lies outside or beside its density)",
     )
     parser.add_argument(
+        "--predicted",
+        choices=("auto", "yes", "no"),
+        default="auto",
+        help="whether the B column of MODEL is the confidence of a prediction (auto: as the file says, or that column looks)",
+    )
+    parser.add_argument(
+        "--pae",
+        metavar="FILE",
+        help="the errors that a prediction expects between its residues: JSON of AlphaFold or ColabFold, .npz of Boltz",
+    )
+    parser.add_argument(
+        "--trim",
+        type=number,
+        metavar="P",
+        help="leave residues of a prediction out whose confidence (pLDDT, 0 to 100) is below P, such as 50",
+    )
+    parser.add_argument(
         "--symmetry",
         metavar="WORD",
         help="fit one unit of a symmetric assembly, its copies following: C4, D7, T, O, I, helical:RISE,TWIST (Å, degrees), "

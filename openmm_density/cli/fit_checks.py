@@ -35,6 +35,8 @@ def check_asked(options: FitOptions) -> None:
     )
     for path in options.force_field.ligand_potential:
         check_given_file(path, f"give a file that {PROGRAM} distill has written")
+    if options.prediction.pae:
+        check_given_file(options.prediction.pae, "give the file that came with the prediction")
     check_columns(Path(files.map), files.columns)
     if options.crystal.cycles != defaults()["cycles"]:
         raise InputError(

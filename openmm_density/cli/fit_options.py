@@ -52,12 +52,6 @@ class Files:
 
         return map_corrections(self.voxel_size, self.mirror, self.invert)
 
-    def read_model(self) -> Model:
-        """Return the model."""
-        from ..models.structures import read_model
-
-        return read_model(self.model)
-
     def read_map(self) -> DensityMap:
         """Return the map, not corrected."""
         from ..maps.density_map import DensityMap
@@ -75,6 +69,26 @@ class Files:
         from ..models.structures import read_model
 
         return read_model(self.reference) if self.reference else None
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Whether the model is a prediction, and what of it is used."""
+
+    predicted: str
+    trim: float | None
+    pae: str | None
+
+    def read_model(self, path: str) -> Model:
+        """Return the model in a file."""
+        from ..models.structures import read_model
+
+        model = read_model(path, {"yes": True, "no": False}.get(self.predicted), self.trim)
+        if self.pae is None:
+            return model
+        from ..models.predicted_errors import with_predicted_errors
+
+        return with_predicted_errors(model, self.pae)
 
 
 @dataclass(frozen=True)
@@ -204,6 +218,7 @@ class FitOptions:
     force_field: ForceField
     run: Run
     crystal: Crystal
+    prediction: Prediction
     extensions: Mapping[str, Any]
 
     @classmethod
@@ -212,7 +227,7 @@ class FitOptions:
         return cls(
             *(
                 _chosen(group, options)
-                for group in (Output, Files, Course, Density, ForceField, Run, Crystal)
+                for group in (Output, Files, Course, Density, ForceField, Run, Crystal, Prediction)
             ),
             {option.name: options[option.name] for option in extension_options()},
         )
@@ -223,6 +238,10 @@ class FitOptions:
         return {name: value for group in groups for name, value in values(group).items()} | {
             **self.extensions
         }
+
+    def read_model(self) -> Model:
+        """Return the model."""
+        return self.prediction.read_model(self.files.model)
 
     def changed_protocol(self) -> Protocol:
         """Return the protocol with all changes."""

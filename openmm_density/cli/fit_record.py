@@ -24,7 +24,7 @@ from .fit_options import FitOptions
 
 PROTOCOL = "protocol.toml"
 # The options that hold a path, or several.
-_FILES = ("model", "map", "reference", "restrain_to", "dictionary", "half_map", "ligand_potential")
+_FILES = ("model", "map", "reference", "restrain_to", "dictionary", "half_map", "ligand_potential", "pae")
 # Those of the present command line, not of the fit: a folder may be somebody else's, who must not allow what is not allowed here.
 _NEVER_KEPT = ("resume", "allow_scripts", "explain_time")
 

@@ -240,6 +240,7 @@ def _write_page(
     """Write the page of the last frame, with the bonds of the model that names its atoms."""
     from ..base.units import ANGSTROM_PER_NANOMETER
     from ..fitting.output.summary import versions
+    from ..models.predictions import residue_confidence
     from ..models.structures import read_model
     from ..report.page import write_page
     from ..report.shown_model import ShownModel
@@ -249,7 +250,10 @@ def _write_page(
     model = read_model(options.topology or options.model)
     positions = trajectory.xyz[-1].astype(float) * ANGSTROM_PER_NANOMETER
     found = report(model.topology, positions, density_map, options.resolution)
-    shown = ShownModel("after", "model", model.topology, positions, model.b_factors)
+    plddt = residue_confidence(model)
+    for row, value in zip(found["residues"], [] if plddt is None else plddt.tolist()):
+        row["plddt"] = value if value == value else None
+    shown = ShownModel("after", "model", model.topology, positions, model.known_b_factors)
     command = command_line(
         vars(options), _defaults(), options.report, command="score", output_option="report"
     )

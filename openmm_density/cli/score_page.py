@@ -27,7 +27,7 @@ from ..report.citations import citations
 from ..report.fit_plots import FSC_OF_HALVES, HALF_MAPS, fsc_figure, fsc_title, geometry_figure
 from ..report.pucker_plot import nucleic_acid_cards, pucker_plot
 from ..report.ramachandran_plot import ramachandran_figure
-from ..report.residue_plots import agreement_figure, b_factor_figure
+from ..report.residue_plots import agreement_figure, b_factor_figure, value_figure
 from ..report.residue_values import residue_values, rows_by_label
 from ..report.shown_model import ShownModel
 from ..report.structures import drawn_models
@@ -179,6 +179,12 @@ def _can_it_be_trusted(
             "B factors, as they are in the model",
             "The mean B factor of each residue.",
             b_factor_figure(rows, [residue["b_factor"] for residue in residues]),
+        ),
+        Plot(
+            "confidence",
+            "Confidence of the prediction (pLDDT)",
+            "How sure the prediction is of each residue.",
+            value_figure(rows, "plddt", "pLDDT", "pLDDT (0 to 100)"),
         ),
         Residues("All residues, those that fit the map worst first"),
     ]

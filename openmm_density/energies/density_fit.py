@@ -230,6 +230,14 @@ class DensityFit:
         fit._take(self._source, factor * self.resolution)
         return fit
 
+    def with_some_atoms(self, kept: np.ndarray) -> DensityFit:
+        """Return the same fit of some of the fitted atoms to the same target: `kept` bool (M,)."""
+        fit = copy.copy(self)
+        fit._fitted = self._fitted.chosen(kept)
+        fit.default_strength *= len(fit.atoms) / len(self.atoms)
+        fit._take(self._source, self.resolution)
+        return fit
+
     @takes_units("resolution")
     def with_map(self, density_map: DensityMap, resolution: float) -> DensityFit:
         """Return the same fit to another map, such as a blurred one, at its resolution in Å."""
@@ -397,10 +405,7 @@ class DensityFit:
     def similarity(self, positions: Any) -> float:
         """Return the similarity S that the energy uses.
 
-        Parameters
-        ----------
-        positions : Quantity or array_like (N, 3)
-            Of all particles, in Å without a unit; molecules whole and beside the map.
+        `positions` (N, 3), a Quantity or array_like: of all particles, in Å without a unit; molecules whole and beside the map.
         """
         return self.similarity_of_fitted(self.fitted_positions(positions))
 
@@ -416,12 +421,7 @@ class DensityFit:
     def similarity_from_energy(self, energy: float, density_strength: float) -> float:
         """Return the similarity S for the density's energy in a Context and its parameter there, both in kJ/mol.
 
-        Parameters
-        ----------
-        energy : float
-            Of the density's force alone.
-        density_strength : float
-            The total k, not 0: without it the energy tells nothing.
+        `energy` of the density's force alone; `density_strength`: the total k, not 0, without which the energy tells nothing.
         """
         return self.measure.similarity_from_energy(energy, density_strength)
 

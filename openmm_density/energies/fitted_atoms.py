@@ -97,6 +97,20 @@ class FittedAtoms:
         self._occupancies = torch.from_numpy(_per_particle("occupancies", occupancies, topology, 1.0)[atoms])
         self._symbols = [element.symbol for element in _elements(topology, atoms, weights)]
 
+    def chosen(self, kept: np.ndarray) -> FittedAtoms:
+        """Return some of the fitted atoms: `kept` bool (M,)."""
+        result = copy.copy(self)
+        result.indices = self.indices[kept]
+        if self._site_weights is not None:
+            result._site_weights = self._site_weights[kept]
+        if self._table is None:
+            result._weights = self._weights[torch.from_numpy(kept)]
+        else:
+            result._b_factors = self._b_factors[torch.from_numpy(kept)]
+            result._occupancies = self._occupancies[torch.from_numpy(kept)]
+            result._symbols = [symbol for symbol, keep in zip(self._symbols, kept) if keep]
+        return result
+
     def with_copies(self, n_particles: int, originals: np.ndarray, occupancies: np.ndarray) -> FittedAtoms:
         """Return the fitted atoms with copies of some particles, numbered from `n_particles` on, behind them.
 

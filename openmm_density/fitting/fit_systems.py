@@ -22,7 +22,9 @@ from ..energies.form_factors import SIGMA_PER_RESOLUTION
 from ..energies.mate_contacts import add_symmetry_contacts
 from ..maps.checks import widest_side
 from ..models.chemistry.residues import residue_label
+from ..models.confidence import UNSURE
 from ..models.merging import CopiedParticles, add_copies
+from ..models.predicted_errors import expected_errors, predicted_domains
 from ..models.preparation import Prepared
 from ..models.symmetry_operators import SymmetryOperators
 from ..restraints import (
@@ -38,7 +40,7 @@ from .fit_map import FitMap
 from .installed_extensions import extensions
 from .options import RestraintOptions, RunOptions
 from .protocols import COARSE, NEAR_CC, Protocol, Stage
-from .unseen import unseen_residues
+from .unseen import unseen_residues, unshown_residues
 
 FORCE_FIELD_GROUP, RESTRAINT_GROUP, DENSITY_GROUP = 0, 1, 2
 
@@ -84,7 +86,7 @@ class FitSystems:
             prepared.topology,
             prepared.positions,
             force_group=RESTRAINT_GROUP,
-            options=_restraint_options(names, prepared.solvent, restraint_options),
+            options=_restraint_options(names, prepared, restraint_options),
         )
         self.notes = _notes_on_mates(self.operators, prepared.solvent)
         self._anchors = self._anchored(cc_initial)
@@ -118,9 +120,9 @@ class FitSystems:
             force_group=DENSITY_GROUP,
             **density_options,
         )
-        # By resolution, pressure, blur, and whether angles are stiff.
-        self._systems: dict[tuple[float, float | None, float, bool], tuple[DensityFit, openmm.System]] = {}
-        self._blurred: dict[float, DensityFit] = {1.0: self.density}
+        # By resolution, pressure, blur, whether angles are stiff, and residues that are not pulled.
+        self._systems: dict[tuple[Any, ...], tuple[DensityFit, openmm.System]] = {}
+        self._blurred: dict[tuple[float, tuple[int, ...]], DensityFit] = {(1.0, ()): self.density}
         self.system = self.at()[1]
 
     @cached_property
@@ -204,21 +206,24 @@ class FitSystems:
         pressure: float | None = None,
         blur: float = 1.0,
         stiff: bool = False,
+        left: tuple[int, ...] = (),
     ) -> tuple[DensityFit, openmm.System]:
         """Return the density force at a resolution, which is that of the map or coarser, and the System with it.
 
         Each is built once.
 
-        `resolution` in Å; a coarser one than the map's blurs the map.
+        `resolution` in Å; a coarser one than the map's blurs the map. `left`: residues that the density does not pull.
         """
         own = self.density.resolution
         resolution = own if resolution is None else resolution
-        key = (resolution, pressure, blur, stiff)
+        key = (resolution, pressure, blur, stiff, left)
         if key not in self._systems:
-            density = self._density_blurred(blur)
+            density = self._density_blurred(blur, left)
             if resolution > own:
                 sigma = SIGMA_PER_RESOLUTION * np.sqrt(resolution**2 - own**2)
-                density = self.density.with_map(self._fit_map.density_map.gaussian_filter(sigma), resolution)
+                density = self._density_blurred(1.0, left).with_map(
+                    self._fit_map.density_map.gaussian_filter(sigma), resolution
+                )
             system = self.with_density(density, stiff)
             if pressure is not None:
                 barostat = openmm.MonteCarloBarostat(pressure, self._protocol.stages[0].temperature[0])
@@ -228,15 +233,28 @@ class FitSystems:
         return self._systems[key]
 
     def of_stage(self, stage: Stage, positions: np.ndarray) -> tuple[DensityFit, openmm.System]:
-        """Return the density force and the System of a stage, with Gaussians as wide as the map shows the model there (Å)."""
-        blur = 1.0
+        """Return the density force and the System of a stage, with Gaussians as wide as the map shows the model there (Å).
+
+        Residues that a prediction is not sure of are not pulled where the map does not show them.
+        """
+        blur, left = 1.0, self.not_pulled(positions)
         fixed = stage.resolution is not None or stage.strength[1] == 0
         if self._protocol.match_blur and not fixed and self.density.measure.compares_widths:
             side = widest_side(self._fit_map.density_map)
             widths = [width for width in BLURS if width * self.density.resolution <= side]
-            fitted = self.density.fitted_positions(positions)
-            blur = max(widths, key=lambda width: self._density_blurred(width).similarity_of_fitted(fitted))
-        return self.at(stage.resolution, stage.pressure, blur, stage.final)
+            fitted = self._density_blurred(1.0, left).fitted_positions(positions)
+            blur = max(
+                widths, key=lambda width: self._density_blurred(width, left).similarity_of_fitted(fitted)
+            )
+        return self.at(stage.resolution, stage.pressure, blur, stage.final, left)
+
+    def not_pulled(self, positions: np.ndarray) -> tuple[int, ...]:
+        """Return the residues of a prediction that the density does not pull at positions (N, 3) in Å."""
+        topology, plddt = self.prepared.topology, self.prepared.plddt
+        if plddt is None or not (plddt < UNSURE).any():
+            return ()
+        correlations = self._fit_map.correlation(topology).residue_correlations(positions)
+        return tuple(unshown_residues(topology, correlations, plddt).tolist())
 
     def release_restraints(self, context: openmm.Context, stage: Stage) -> None:
         """Disable the restraints that a stage does not name, and strengthen those that hold a final one."""
@@ -261,11 +279,17 @@ class FitSystems:
                 scale = min(scale, (STABLE_FRACTION * stable / timestep) ** 2 / acting)
             context.setParameter(restraint.parameter_name, scale * restraint.force_constant)
 
-    def _density_blurred(self, blur: float) -> DensityFit:
-        if blur not in self._blurred:
+    def _density_blurred(self, blur: float, left: tuple[int, ...] = ()) -> DensityFit:
+        key = blur, left
+        if key not in self._blurred and blur != 1.0:
             # Not the map, the atoms are blurred.
-            self._blurred[blur] = self.density.with_atoms_wider(blur)
-        return self._blurred[blur]
+            self._blurred[key] = self._density_blurred(1.0, left).with_atoms_wider(blur)
+        elif key not in self._blurred:
+            residue_of = np.array([atom.residue.index for atom in self.prepared.topology.atoms()])
+            pulled = ~np.isin(residue_of[self.density.atoms], left)
+            # Nothing is left of a model that is nowhere sure.
+            self._blurred[key] = self.density.with_some_atoms(pulled) if pulled.any() else self.density
+        return self._blurred[key]
 
     def _restrained(self, **options: Any) -> openmm.System:
         """Return force field and restraints, without the density."""
@@ -377,12 +401,12 @@ def _notes_on_mates(operators: SymmetryOperators | None, solvent: str) -> list[s
 
 
 def _restraint_options(
-    names: Iterable[str], solvent: str, restraint_options: RestraintOptions
+    names: Iterable[str], prepared: Prepared, restraint_options: RestraintOptions
 ) -> dict[str, dict[str, Any]]:
     """Return what restraints are told beside the start."""
     options: dict[str, dict[str, Any]] = {}
     restrain_to = restraint_options.restrain_to
-    if solvent == "water" and "position" in names:
+    if prepared.solvent == "water" and "position" in names:
         options["position"] = {"periodic": True}
     if restrain_to is not None:
         if "distance" not in names:
@@ -392,6 +416,10 @@ def _restraint_options(
                 remedy=f"add it to {as_argument('restraints')}, or leave {as_argument('restrain_to')} out",
             )
         options["distance"] = {"reference": restrain_to}
+    elif "distance" in names and prepared.plddt is not None:
+        options["distance"] = {"expected_error": expected_errors(prepared.plddt, prepared.predicted_errors)}
+    if "elastic" in names and prepared.predicted_errors is not None:
+        options["elastic"] = {"domains": predicted_domains(prepared.predicted_errors)}
     if "ideal-geometry" in names:
         options["ideal-geometry"] = {"dictionaries": restraint_options.dictionaries}
     return options

@@ -236,7 +236,7 @@ class FlexibleFit:
             self.beside = _loading_beside(run, fit_map, preparation)
             start, self.solute, self.prepared = self._start(model, fit_map, place, map_checks, run, prepare)
             self.planes = planes = holds.planes(start.model)
-            self.protocol = _adapted(protocol, fit_map, start.cc, search, self.asked)
+            self.protocol = _adapted(protocol, fit_map, start, search, self.asked)
             run = run.for_protocol(self.protocol)
             systems = FitSystems(self.prepared, fit_map, self.protocol, start.cc, run, holds, density_options)
             self._measurements = measurements = Measurements(
@@ -437,15 +437,19 @@ def _loading_beside(run: RunOptions, fit_map: FitMap, preparation: ExitStack) ->
 def _adapted(
     protocol: Protocol | str,
     fit_map: FitMap,
-    cc: float,
+    start: Examination,
     search: str | None,
     asked: Mapping[str, Any],
 ) -> Protocol:
-    """Return the protocol for a model that starts with this correlation, checked against map and solvent."""
+    """Return the protocol for a model that starts like this, checked against map and solvent."""
     solvent = asked["solvent"]
     if not isinstance(protocol, Protocol):
         protocol = find_protocol(protocol, fit_map.resolution)
-    protocol = protocol_asked(protocol, asked).from_start(cc).finishing()
+    protocol = (
+        protocol_asked(protocol, {**asked, "confidence": start.model.confidence})
+        .from_start(start.cc)
+        .finishing()
+    )
     if search is not None:
         protocol = replace(protocol, search=search)
     if solvent == "water":

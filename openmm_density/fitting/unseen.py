@@ -5,10 +5,13 @@ from __future__ import annotations
 import numpy as np
 from openmm import app
 
+from ..models.confidence import UNSURE
 from .rebuilding.register_search import RegisterSearch, runs_of, window_means
 
 LEAST_PART = 0.5
 """Of the median of a model's residues: where neighbours correlate less with a map on average, it does not show them there."""
+SHOWN = 0.8
+"""Of the same median: residues that a prediction is not sure of are shown from here on."""
 LONGEST_LOOP = 15
 """Residues. More in a row are a domain, which the map shows elsewhere: it is to go there, and of its chain nothing is held."""
 
@@ -30,3 +33,30 @@ def unseen_residues(topology: app.Topology, correlations: np.ndarray) -> np.ndar
         if all(last - first < LONGEST_LOOP for first, last in runs_of(low)):
             found.append(chain[low])
     return np.sort(np.concatenate(found))
+
+
+def unshown_residues(
+    topology: app.Topology, correlations: np.ndarray, plddt: np.ndarray | None
+) -> np.ndarray:
+    """Find the residues that a prediction is not sure of, and that a map does not show where they are.
+
+    These have a pLDDT below 50, and correlate by less than 0.8 of the median of all others with their neighbours in the chain.
+
+    `correlations`, `plddt` (R,). Returns int (U,).
+    """
+    if plddt is None or not (plddt < UNSURE).any():
+        return np.zeros(0, dtype=np.int64)
+    known = np.nan_to_num(correlations)
+    chains = RegisterSearch(topology).chains
+    if not chains:
+        return np.zeros(0, dtype=np.int64)
+    every = np.concatenate(chains)
+    sure = every[~(plddt[every] < UNSURE)]
+    if not len(sure):
+        return np.zeros(0, dtype=np.int64)
+    least = SHOWN * np.median(known[sure])
+    return np.sort(
+        np.concatenate(
+            [chain[(plddt[chain] < UNSURE) & (window_means(known[chain]) < least)] for chain in chains]
+        )
+    )

@@ -11,6 +11,7 @@ from openmm import app
 
 from ..base.units import takes_units
 from ..base.wording import counted
+from .confidence import Confidence
 from .metadata import Metadata
 
 
@@ -30,6 +31,11 @@ class AtomRecord:
     charge: int
     serial: int
     file_element: str = ""  # as gemmi reads it, X for none
+
+    @property
+    def own(self) -> tuple[object, ...]:
+        """What tells it from the others of its file."""
+        return (*self.residue, self.segment, self.name, self.altloc, self.serial)
 
     @property
     def residue(self) -> tuple[str, int, str, str]:
@@ -141,6 +147,8 @@ class Model:
         What the file says beside all this: title, sequences, secondary structure and the like.
     notes : list of str
         What the reader left out or decided, one sentence each.
+    confidence : Confidence or None
+        How sure a prediction is of its atoms; where its file has that in place of B factors, `b_factors` are estimates.
     """
 
     path: Path
@@ -157,3 +165,10 @@ class Model:
     ranks: np.ndarray | None = None
     metadata: Metadata = field(default_factory=Metadata)
     notes: list[str] = field(default_factory=list)
+    confidence: Confidence | None = None
+
+    @property
+    def known_b_factors(self) -> np.ndarray:
+        """B factors (N,) in Å² as the file has them; 0 where it has confidence in their place."""
+        estimated = self.confidence is not None and self.confidence.column is not None
+        return np.zeros_like(self.b_factors) if estimated else self.b_factors

@@ -27,6 +27,7 @@ from .kept_files import (
     left_out_of_pdb,
 )
 from .model import Alternates, Link
+from .predictions import add_local_metric, as_in_file, plddt_by_residue
 from .structures import BACKBONE_BONDS, AtomRecord, Model
 from .written_structures import Header, WrittenAtom, atoms_of, atoms_of_model, cis_peptides, structure_of
 
@@ -49,6 +50,8 @@ def header_of(model: Model) -> Header:
         model.space_group,
         metadata=model.metadata,
         rows=rows if is_kept and len(set(rows)) == len(rows) else None,
+        plddt=plddt_by_residue(model),
+        predictor="" if model.confidence is None else model.confidence.program,
     )
 
 
@@ -252,6 +255,7 @@ def _cif_document(structure: gemmi.Structure, header: Header) -> gemmi.cif.Docum
     groups.cell = groups.symmetry = groups.scale = structure.cell.is_crystal()
     document = structure.make_mmcif_document(groups)
     header.metadata.add_categories(document.sole_block())
+    add_local_metric(document.sole_block(), header.plddt, header.predictor)
     return document
 
 
@@ -405,7 +409,8 @@ def _pdb_lines(model: Model, atoms: list[WrittenAtom]) -> tuple[list[str], list[
     structure = structure_of(model.topology, atoms, header, merged=True)
     lines = [line.rstrip() for line in structure.make_pdb_string(options).splitlines()]
     if metadata.is_pdb:
-        as_read = atoms_of_model(model, model.positions, model.b_factors)
+        read = as_in_file(model)
+        as_read = atoms_of_model(read, read.positions, read.b_factors)
         kept = kept_pdb(metadata, atoms, as_read, header, lines)
         if kept is not None:
             return kept, left_out_of_pdb(own, kept)

@@ -22,10 +22,12 @@ from .bonds import (
 )
 from .chemistry.elements import UNKNOWN, openmm_element
 from .chemistry.residue_names import name_tables, standard_residue_names
+from .confidence import b_factors_of_plddt
 from .conformers import ReadResidue, kept_residues
 from .metadata import read_metadata
 from .model import Alternates, AtomRecord, Model
 from .odd_atoms import check_twice, notes_on_atoms
+from .predictions import read_confidence, trimmed
 from .structure_suffixes import format_of_name, structure_format
 from .structure_text import check_atoms, read_structure
 
@@ -38,7 +40,9 @@ OTHER_BACKBONE_BOND = 2.0
 _UNKNOWN_NAMES = ("UNK", "UNX", "UNL")
 
 
-def read_model(path: str | os.PathLike[str]) -> Model:
+def read_model(
+    path: str | os.PathLike[str], predicted: bool | None = None, trim: float | None = None
+) -> Model:
     """Read a PDB or mmCIF file.
 
     Of several models the first is read. Of alternate locations one is chosen for each residue number, whatever names the
@@ -52,6 +56,11 @@ def read_model(path: str | os.PathLike[str]) -> Model:
     ----------
     path : path-like
         A file ending in .pdb, .ent, .cif or .mmcif, or in one of these and .gz.
+    predicted : bool, optional
+        Whether it is a prediction, whose B column is pLDDT; by default where the file says so or that column looks like it, see
+        `openmm_density.models.predictions`.
+    trim : float, optional
+        Residues of a prediction whose pLDDT is below this are left out.
 
     Raises
     ------
@@ -62,7 +71,22 @@ def read_model(path: str | os.PathLike[str]) -> Model:
     path = Path(path)
     structure = read_structure(path)
     check_atoms(path, structure)
-    model = _model_of(path, structure)
+    model, sources = _model_of(path, structure)
+    confidence = read_confidence(model, structure, sources, predicted)
+    model.confidence = confidence
+    if trim is not None:
+        trimmed(model, structure, trim)
+        before, (model, _) = model, _model_of(path, structure)
+        model.confidence = (
+            None
+            if confidence is None
+            else confidence.of_atoms(
+                [each.own for each in before.records], [each.own for each in model.records], trim
+            )
+        )
+        model.notes += [note for note in before.notes if note not in model.notes]
+    _take_confidence(model)
+    model.notes += notes_on_atoms(model)
     connections = list(named_connections(model, structure))
     model.links = links_of_file(model, structure, connections)
     model.metadata.structure.connections = connections_of_alternates(model, structure)
@@ -70,8 +94,11 @@ def read_model(path: str | os.PathLike[str]) -> Model:
     return model
 
 
-def _model_of(path: Path, structure: gemmi.Structure) -> Model:
-    """Return the first model of a structure, with the conformer that is fitted chosen for each residue; without bonds."""
+def _model_of(path: Path, structure: gemmi.Structure) -> tuple[Model, list[gemmi.Residue]]:
+    """Return the first model of a structure, without bonds, and the residue of the file that each atom is of.
+
+    Of each residue the conformer that is fitted is chosen.
+    """
     notes: list[str] = []
     if (found := structure_format(path)) != format_of_name(path):
         notes.append(f"{path.name} is read as {found}, which it is by its content.")
@@ -109,8 +136,19 @@ def _model_of(path: Path, structure: gemmi.Structure) -> Model:
         metadata=read_metadata(structure, path),
         notes=notes,
     )
-    notes += notes_on_atoms(model)
-    return model
+    return model, [source for residue in residues for source in residue.sources]
+
+
+def _take_confidence(model: Model) -> None:
+    """Note what a prediction is taken for, and give it B factors that follow from its confidence where the file has none."""
+    found = model.confidence
+    if found is None:
+        return
+    model.notes.append(found.sentence())
+    if found.column is not None:
+        model.b_factors = b_factors_of_plddt(found.plddt)
+        estimated = b_factors_of_plddt(found.scale * model.alternates.b_factors)
+        model.alternates = replace(model.alternates, b_factors=estimated)
 
 
 def _record(chain: str, residue: gemmi.Residue, atom: gemmi.Atom, element: str) -> AtomRecord:

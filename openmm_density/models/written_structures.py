@@ -40,6 +40,9 @@ class Header:
     # Of a model from an mmCIF file the row, from 1, of each atom, or of one of its residue where it was built
     rows: tuple[int, ...] | None = None
     built: tuple[bool, ...] | None = None  # Whether each atom was built; none was where it is not given
+    # Of a prediction the pLDDT of residues (`openmm_density.models.predictions.plddt_by_residue`), and what made it
+    plddt: Mapping[tuple[str, str, str], float] = field(default_factory=dict)
+    predictor: str = ""
 
 
 @dataclass(frozen=True)

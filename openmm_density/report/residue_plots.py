@@ -55,16 +55,18 @@ def agreement_figure(
     return {"data": data, "layout": layout}
 
 
-def fluctuation_figure(residues: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Return the RMSF over an ensemble by residue; None where there is none."""
-    rows = [i for i, residue in enumerate(residues) if residue.get("rmsf") is not None]
+def value_figure(
+    residues: Sequence[Mapping[str, Any]], name: str, label: str, title: str
+) -> dict[str, Any] | None:
+    """Return a value by residue, such as the RMSF over an ensemble; None where there is none."""
+    rows = [i for i, residue in enumerate(residues) if residue.get(name) is not None]
     rows = [i for i in rows if residues[i]["kind"] != "water"]
     if not rows:
         return None
     layout = _along_residues([residues[row] for row in rows])
-    layout["yaxis"] = {"title": {"text": "RMSF (Å)"}, "rangemode": "tozero"}
-    values = [residues[row]["rmsf"] for row in rows]
-    trace = _trace(rows, residues, values, "RMSF", "RMSF", OF_STAGE["final"], ".2f")
+    layout["yaxis"] = {"title": {"text": title}, "rangemode": "tozero"}
+    values = [residues[row][name] for row in rows]
+    trace = _trace(rows, residues, values, label, label, OF_STAGE["final"], ".2f")
     return {"data": [trace], "layout": layout}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,9 @@ class DistanceRestraint(AdaptivePairRestraint):
         Zero or more.
     between_chains : bool
         Whether distances between chains are held, too.
+    expected_error : callable, optional
+        Called with the residues of each pair, int (P,) and (P,); returns by how much its distance may be off, in Å: c is that at
+        least. A pair with an infinite one is not held.
     force_constant, parameter_name, force_group, periodic
         As for `openmm_density.restraints.Restraint`; k is in kJ/mol. Chains may be wrapped apart.
 
@@ -86,6 +90,7 @@ class DistanceRestraint(AdaptivePairRestraint):
         well: float = WELL,
         fall_off: float = FALL_OFF,
         between_chains: bool = True,
+        expected_error: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None,
         **common: Any,
     ) -> None:
         super().__init__(topology, positions, force_constant, **common)
@@ -111,6 +116,8 @@ class DistanceRestraint(AdaptivePairRestraint):
         if not between_chains:
             keep &= chains[near[:, 0]] == chains[near[:, 1]]
         near = near[keep]
+        errors = np.zeros(len(near)) if expected_error is None else expected_error(*residues[near].T)
+        near, self._errors = near[np.isfinite(errors)], errors[np.isfinite(errors)]
         self.pairs = own[near]
         # Two atoms of a bad model may have one position, and no well may have a width of zero.
         self.lengths = np.maximum(distances(measured, other[near]), 1.0)
@@ -151,6 +158,9 @@ class DistanceRestraint(AdaptivePairRestraint):
             ]
         matched = np.array(pairs, dtype=np.int64).reshape(-1, 2)
         return matched[:, 0], matched[:, 1], measured
+
+    def _wells(self) -> np.ndarray:
+        return np.maximum(super()._wells(), self._errors)
 
 
 def _chosen(names: NamedAtoms) -> list[int]:

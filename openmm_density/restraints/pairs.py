@@ -77,12 +77,16 @@ class AdaptivePairRestraint(PairRestraint):
         return {
             "target": lengths,
             "tolerance": self.tolerance * lengths,
-            "well": self.well * lengths,
+            "well": self._wells() / 10.0,
             "alpha": -2.0 - self.fall_off * np.log(self.lengths),
         }
 
     def _limits(self) -> np.ndarray:
-        return (self.tolerance + 2 * self.well) * self.lengths
+        return self.tolerance * self.lengths + 2 * self._wells()
+
+    def _wells(self) -> np.ndarray:
+        """Return half the width of each well, in Å."""
+        return self.well * self.lengths
 
 
 def distances(positions: np.ndarray, pairs: np.ndarray) -> np.ndarray:

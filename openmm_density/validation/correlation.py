@@ -49,6 +49,8 @@ class MapCorrelation:
         Resolution d in Å.
     b_factors : array_like, shape (N,), optional
         B factors in Å² in place of the uniform 8 d: another figure than the one that is reported everywhere.
+    counted : np.ndarray of bool, shape (N,), optional
+        The atoms that have a density and around which correlations are taken; all by default.
 
     Attributes
     ----------
@@ -63,15 +65,21 @@ class MapCorrelation:
 
     @takes_units("resolution", b_factors="Å²")
     def __init__(
-        self, density_map: DensityMap, topology: Topology, resolution: Any, *, b_factors: Any = None
+        self,
+        density_map: DensityMap,
+        topology: Topology,
+        resolution: Any,
+        *,
+        b_factors: Any = None,
+        counted: np.ndarray | None = None,
     ) -> None:
         check_map(density_map)
         self.density_map = density_map
-        self._model = ModelDensity(topology, resolution, b_factors=b_factors)
+        self._model = ModelDensity(topology, resolution, b_factors=b_factors, occupancies=counted)
         check_resolution(density_map, self._model.resolution)
         self._n_residues = topology.getNumResidues()
         residue_of_atom = np.array([atom.residue.index for atom in topology.atoms()], dtype=np.int64)
-        self._heavy = np.flatnonzero(self._model.is_heavy)
+        self._heavy = np.flatnonzero(self._model.is_heavy & (counted if counted is not None else True))
         self._residue_of_heavy = residue_of_atom[self._heavy]
         if not len(self._heavy):
             raise InputError(

@@ -173,6 +173,27 @@ def test_distances_cost_the_general_loss(small_data: Path) -> None:
     assert (residue[i] != residue[j]).all() and target.max() < 8
 
 
+def test_what_may_be_off_is_held_by_wider_wells_or_not(small_data: Path) -> None:
+    model = read_model(small_data / "emd5925_frag/5925_native.pdb")
+    tight = DistanceRestraint(model.topology, model.positions, 7.0)
+    own = np.where(np.arange(97) < 30, 3.0, 0.1)
+    own[60:] = np.inf
+    loose = DistanceRestraint(
+        model.topology, model.positions, 7.0, expected_error=lambda i, j: np.maximum(own[i], own[j])
+    )
+    residue = np.array([atom.residue.index for atom in model.topology.atoms()])
+    of_pairs = residue[tight.pairs]
+    assert np.array_equal(loose.pairs, tight.pairs[(of_pairs < 60).all(axis=1)])
+    context = context_with(loose.create_force(), len(model.positions))
+    shaken = model.positions + np.random.default_rng(2).normal(size=model.positions.shape)
+    i, j = loose.pairs.T
+    target = loose.lengths
+    well = np.maximum(0.1 * target, np.maximum(own[residue[i]], own[residue[j]]))
+    beyond = np.maximum(np.abs(np.linalg.norm(shaken[i] - shaken[j], axis=1) - target) - 0.025 * target, 0)
+    expected = 7.0 * loss(beyond / well, -2 - 2 * np.log(target)).sum()
+    assert energy_at(context, shaken) == pytest.approx(expected, rel=1e-6)
+
+
 def test_a_broken_distance_lets_go(small_data: Path) -> None:
     model = read_model(small_data / "emd5925_frag/5925_native.pdb")
     restraint = DistanceRestraint(model.topology, model.positions, 10.0)

@@ -191,7 +191,7 @@ class BFactorRefinement:
         self.bounds = checked_bounds(bounds)
         self.atoms = ModelAtoms.of(model, positions, occupancies, conformers)
         self._given = None
-        if isinstance(model, Model):
+        if isinstance(model, Model) and model.known_b_factors.any():
             further = [] if self.atoms.further is None else self.atoms.further.alternates
             self._given = np.concatenate([model.b_factors, model.alternates.b_factors[further]])
         self._map, self._halves = density_map, half_maps

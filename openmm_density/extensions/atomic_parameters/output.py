@@ -40,10 +40,12 @@ def _of_residues(result: FitResult) -> dict[str, list[float | None]]:
         return {}
     prepared = result.prepared
     has = prepared.prepared_index >= 0
+    # Of a prediction there are none before.
+    estimated = not prepared.model.known_b_factors.any()
     deviations = np.full(len(has), np.nan)
     deviations[has] = result.b_factors.deviations[prepared.prepared_index[has]]
     values = {
-        "b_factor_initial": prepared.model.b_factors,
+        "b_factor_initial": np.full(len(has), np.nan) if estimated else prepared.model.b_factors,
         "b_factor_final": input_b_factors(result),
         "b_factor_deviation": deviations,
     }
@@ -61,15 +63,17 @@ def _mean(values: np.ndarray) -> float | None:
 
 _REFINED = "B factors by residue, refined, with standard deviations (click on a residue to see it)"
 _KEPT = "B factors, as they were in the input: this fit does not refine them"
+_ESTIMATED = "B factors, estimated from the confidence of the prediction: this fit does not refine them"
 
 
 def b_factor_blocks(summary: Mapping[str, Any], residues: Sequence[Mapping[str, Any]]) -> list[Block]:
     """Return what a page shows of B factors, and of occupancies where they were refined."""
     refined, occupancies = summary.get("b_factors"), summary.get("occupancies")
+    estimated = (summary.get("prediction") or {}).get("b_factors") == "estimated from pLDDT"
     blocks: list[Block] = [
         Plot(
             "b-factors",
-            _KEPT if refined is None else _REFINED,
+            _REFINED if refined is not None else _ESTIMATED if estimated else _KEPT,
             "The mean B factor of each residue.",
             b_factor_figure(summary["residues"], [residue["b_factor"] for residue in residues]),
         )

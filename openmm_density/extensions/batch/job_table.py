@@ -17,7 +17,7 @@ from .jobs import Job, check_jobs, option_words
 NEEDED = ("model", "map")
 OWN = (*NEEDED, "resolution", "seed", "name", "folder", "free_map")
 """Columns that are not options of ``openmm-density fit``."""
-FILES = ("reference", "restrain_to", "dictionary", "half_map", "protocol", "forcefield")
+FILES = ("reference", "restrain_to", "dictionary", "half_map", "protocol", "forcefield", "pae")
 """Options that name files, or may do so."""
 _FLAGS = {"yes": True, "true": True, "no": False, "false": False}
 

@@ -136,7 +136,7 @@ def _values(result: FitResult) -> tuple[np.ndarray, np.ndarray]:
     """Return the B factors and occupancies of the atoms of the input, as they are written."""
     model, b_factors, occupancies = result.prepared.model, input_b_factors(result), input_occupancies(result)
     return (
-        model.b_factors if b_factors is None else b_factors,
+        model.known_b_factors if b_factors is None else b_factors,
         model.occupancies if occupancies is None else occupancies,
     )
 
@@ -181,7 +181,7 @@ def write_table_of_model(
         write_model_cif(written, model, positions)
         contacts, missing = _contacts(model, positions)
         shown = FiguresOfModel(
-            model.topology, positions, model.b_factors, model.occupancies, written, contacts
+            model.topology, positions, model.known_b_factors, model.occupancies, written, contacts
         )
         figures = deposition_figures(shown, density_map, resolution)
     known = TableInput(

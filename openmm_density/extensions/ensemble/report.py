@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...report.blocks import Block, Plot, Section, Table, Text
-from ...report.residue_plots import fluctuation_figure
+from ...report.residue_plots import value_figure
 from .output import ensemble_in_words
 
 
@@ -52,7 +52,7 @@ def ensemble_section(summary: Mapping[str, Any]) -> Section | None:
             "rmsf",
             "How far residues vary over the ensemble (click on a residue to see it)",
             "Root mean square fluctuation of each residue over the weighted replicas, in Å.",
-            fluctuation_figure(summary["residues"]),
+            value_figure(summary["residues"], "rmsf", "RMSF", "RMSF (Å)"),
         ),
     ]
     return Section("ensemble", "One model, or many?", blocks)

@@ -13,7 +13,7 @@ from ...maps import DensityMap
 from ...maps.moved_maps import map_agreement
 from ...models.assembly import AssemblySymmetry, clashes_with_copies
 from ...models.model import Model
-from ...models.structures import read_model
+from ...models.predicted_errors import read_unit
 from ...models.symmetry_operators import SymmetryOperators
 from .assembly_file import write_unit
 from .axes_in_map import LEAST_AGREEMENT, find_in_map
@@ -72,7 +72,7 @@ def find_assembly(
         symmetry, helix = found
         name, source, units, rmsd = _name_of(symmetry, helix), "chains", symmetry.units, symmetry.rmsd
         write_unit(model.path, units[0], unit_path)
-        unit = read_model(unit_path)
+        unit = read_unit(model, unit_path)
         matrices = symmetry.rotations, symmetry.translations
         if helix is not None:
             matrices = _of_helix(helix, unit, density_map)

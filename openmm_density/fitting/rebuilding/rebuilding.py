@@ -11,6 +11,7 @@ from openmm import app
 
 from ...energies.density_fit import DensityFit
 from ...models.chemistry.residues import residue_label
+from ...models.confidence import SURE
 from ...models.preparation import Prepared
 from ...validation.correlation import MapCorrelation
 from ..interrupts import Deadline, Stop, StopRequest
@@ -96,8 +97,11 @@ class Rebuilding:
         self._progress = progress or (lambda _: None)
         self._workers = workers or TrialWorkers(1)
         self._residues = _as_given(prepared)
+        plddt = np.zeros(0) if prepared.plddt is None else prepared.plddt
         self._mates = mates
         self._molecule = Molecule(prepared.topology if mates is None else mates.topology)
+        self._is_sure = np.zeros(self._molecule.topology.getNumResidues(), dtype=bool)
+        self._is_sure[: len(plddt)] = plddt >= SURE
         self._density = DensityModel.of_fit(density, self._molecule, strength, mates)
         self._rotamers = RotamerSearch(self._molecule, self._density)
         self._registers = RegisterSearch(prepared.topology)
@@ -200,7 +204,9 @@ class Rebuilding:
         for _ in range(_ROUNDS):
             self._progress("peptides")
             fallen, unusual = self._falls(result), unusual_torsions(self._molecule, result)
-            planes = self._peptides.candidates(result, unusual | (np.nan_to_num(fallen) > FALLEN), changed)
+            # What a prediction is sure of is tried only where the map contradicts it.
+            suspicious = (unusual & ~self._is_sure) | (np.nan_to_num(fallen) > FALLEN)
+            planes = self._peptides.candidates(result, suspicious, changed)
             loops = self._loops.candidates(fallen, unusual, changed)
             possible: list[FlipTrial] = [LoopTrial(self._molecule, result, each) for each in loops]
             possible += [PeptideTrial(self._molecule, result, *each) for each in planes]

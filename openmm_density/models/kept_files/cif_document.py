@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import gemmi
 
+from ..predictions import add_local_metric
 from ..written_structures import Header, WrittenAtom
 from .cif_atoms import AtomTable, CifAtom
 from .cif_bonds import AtomNames, write_bonds, write_cis_peptides
@@ -101,6 +102,7 @@ def kept_document(
     write_bonds(block, names, now, positions, links, header, moved)
     write_cis_peptides(block, now, peptides, moved)
     _declare_new(block, columns)
+    add_local_metric(block, header.plddt, header.predictor)
     return document
 
 

@@ -21,6 +21,7 @@ from ...base.wording import one_line
 from ..chemistry.elements import covalent_radius, is_hydrogen, is_metal
 from ..chemistry.ideal_geometry import bond_angles, heavy_bonds
 from ..chemistry.residues import atom_label
+from ..confidence import residue_means
 from ..ligand_potentials import PlacedPotential
 from ..merging import masses_of
 from ..structures import Model
@@ -143,6 +144,30 @@ class Prepared:
     mended_ends: dict[int, np.ndarray] = field(default_factory=dict, repr=False)
     _missing: MissingTerms | None = field(default=None, init=False, repr=False)
     _springs: dict[bytes, _Springs] = field(default_factory=dict, init=False, repr=False)
+
+    @cached_property
+    def plddt(self) -> np.ndarray | None:
+        """How sure a prediction was of each residue, (R,) from 0 to 100, NaN where it says nothing; None for another model."""
+        if self.model.confidence is None:
+            return None
+        residue_of = np.array([atom.residue.index for atom in self.topology.atoms()])
+        values = np.append(self.model.confidence.plddt, np.nan)[self.input_index]
+        return residue_means(values, residue_of, self.topology.getNumResidues())
+
+    @cached_property
+    def predicted_errors(self) -> np.ndarray | None:
+        """What a prediction expects residues to be off by, (R, R) in Å, NaN where it says nothing; None without it."""
+        confidence = self.model.confidence
+        if confidence is None or confidence.errors is None:
+            return None
+        rows = np.full(self.topology.getNumResidues(), -1)
+        given = np.flatnonzero(self.input_index >= 0)
+        own, of_model = (
+            np.array([atom.residue.index for atom in topology.atoms()])
+            for topology in (self.topology, self.model.topology)
+        )
+        rows[own[given]] = of_model[self.input_index[given]]
+        return np.pad(confidence.errors, (0, 1), constant_values=np.nan)[np.ix_(rows, rows)]
 
     @property
     def forcefield(self) -> app.ForceField:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from openmm_density.fitting.rebuilding.molecule import Molecule
 from openmm_density.fitting.rebuilding.peptide_search import turned_about
-from openmm_density.fitting.rebuilding.suspicions import falls, unusual_torsions
+from openmm_density.fitting.rebuilding.suspicions import FALLEN, falls, unusual_torsions
 from openmm_density.models import read_model
+from openmm_density.models.confidence import Confidence
+from openmm_density.models.preparation import prepare
+
+from .searched import Going, rebuilding_of, simulated
 
 
 def test_what_fits_worse_than_all_around_it_falls_and_a_region_that_is_seen_less_does_not(
@@ -46,3 +51,21 @@ def test_a_peptide_that_is_flipped_gives_both_its_residues_unusual_torsions(smal
     wrong[moved] = turned_about(wrong[moved], wrong[[first["CA"], index["CA"]]], 180.0)
     after = unusual_torsions(molecule, wrong)
     assert after[150:152].any() and not (after != before)[np.r_[:149, 153 : len(after)]].any()
+
+
+def test_what_a_prediction_is_sure_of_is_tried_only_where_the_map_contradicts_it(small_data: Path) -> None:
+    model = read_model(small_data / "emd5925_frag" / "5925_native.pdb")
+    plddt = np.where(np.array([atom.residue.index for atom in model.topology.atoms()]) < 50, 95.0, 60.0)
+    model = replace(model, confidence=Confidence(plddt, "", None, "a test"))
+    rebuilding = rebuilding_of(model, simulated(model))
+    seen: list[np.ndarray] = []
+    rebuilding._peptides.candidates = lambda _, suspicious, __: seen.append(suspicious) or []
+    rebuilding._loops.candidates = lambda *_: []
+    positions = prepare(model).positions
+    rebuilding._with_flipped_peptides(positions, Going())
+    unusual = unusual_torsions(rebuilding._molecule, positions)
+    fallen = np.nan_to_num(rebuilding._falls(positions)) > FALLEN
+    (suspicious,) = seen
+    assert unusual[:50].any() and unusual[50:].any()
+    assert np.array_equal(suspicious[:50], fallen[:50])
+    assert np.array_equal(suspicious[50:], (fallen | unusual)[50:])

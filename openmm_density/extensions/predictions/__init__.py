@@ -1,0 +1,65 @@
+"""Predicted models: what a fit says of their confidence beside the map's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ...fitting.extension import FitExtension, Told
+from ...fitting.protocols.stage import DEFAULT_STAGE_RESTRAINTS, Stage, checked_restraints
+
+if TYPE_CHECKING:
+    from ...fitting.fit_result import FitResult
+    from ...fitting.flexible_fit import FlexibleFit
+    from ...fitting.protocols import Protocol
+    from ...report.blocks import Block
+
+__all__ = ["Predictions"]
+
+
+class Predictions(FitExtension):
+    """Say how sure a prediction was of what was fitted, and where the map says otherwise."""
+
+    def protocol(self, protocol: Protocol, asked: Mapping[str, Any]) -> Protocol:
+        """Return the protocol with the distances of a prediction held in stages that have the usual restraints.
+
+        Where its domains have to move far, only if it says which distances are sure.
+        """
+        confidence = asked.get("confidence")
+        if confidence is None:
+            return protocol
+
+        def held(stage: Stage) -> Stage:
+            is_usual = set(DEFAULT_STAGE_RESTRAINTS) <= set(stage.restraints)
+            if not is_usual or (stage.start == "far" and confidence.errors is None):
+                return stage
+            return replace(stage, restraints=checked_restraints((*stage.restraints, "distance")))
+
+        return replace(protocol, stages=tuple(map(held, protocol.stages)))
+
+    def told(self, fit: FlexibleFit, result: FitResult) -> Told:
+        """Return the pLDDT of each residue, and doubts where it and the map disagree; nothing for another model."""
+        if result.prepared.model.confidence is None:
+            return Told({"prediction": None})
+        from .output import prediction_told
+
+        return prediction_told(self.name, fit, result)
+
+    def blocks(self, summary: Mapping[str, Any], residues: Sequence[Mapping[str, Any]]) -> Sequence[Block]:
+        """Return the confidence by residue."""
+        if not summary.get("prediction"):
+            return ()
+        from .output import confidence_blocks
+
+        return confidence_blocks(summary)
+
+    def lines(self, summary: Mapping[str, Any]) -> Sequence[str]:
+        """Return a line on the confidence."""
+        found = summary["prediction"]
+        if found is None:
+            return ()
+        by = f" by {found['program']}" if found["program"] else ""
+        return (
+            f"Prediction{by}: mean pLDDT {found['mean_plddt']:.0f}, {found['unsure_residues']} residues below 50",
+        )

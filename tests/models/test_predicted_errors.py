@@ -1,0 +1,164 @@
+"""Expected errors are read from each format, belong to the model, and tell domains."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from openmm_density import InputError
+from openmm_density.models import Model, read_model
+from openmm_density.models.predicted_errors import (
+    LOOSE,
+    expected_errors,
+    predicted_domains,
+    with_predicted_errors,
+)
+
+from ..predicted_models import write_prediction
+from ..small_models import ADK_OPEN
+
+N = 214
+"""Residues of adenylate kinase."""
+
+
+def _matrix() -> np.ndarray:
+    """Return errors of two domains, that are sure of themselves alone."""
+    side = np.arange(N) < 120
+    errors = np.where(side[:, None] == side[None, :], 1.0, 12.0)
+    return errors + np.random.default_rng(1).uniform(0, 0.5, (N, N))
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
+    return read_model(write_prediction(tmp_path_factory.mktemp("model") / "model.pdb"))
+
+
+def _written(folder: Path, kind: str, matrix: np.ndarray) -> Path:
+    path = folder / f"pae{'.npz' if kind == 'boltz' else '.json'}"
+    rows = matrix.tolist()
+    residues = np.indices(matrix.shape).reshape(2, -1) + 1
+    contents: dict[str, Any] = {
+        "alphafold-2": [{"predicted_aligned_error": rows, "max_predicted_aligned_error": 31.75}],
+        "alphafold-2-first": [
+            {
+                "residue1": residues[0].tolist(),
+                "residue2": residues[1].tolist(),
+                "distance": matrix.ravel().tolist(),
+            }
+        ],
+        "colabfold": {"pae": rows, "plddt": [90.0] * len(rows), "max_pae": 31.0},
+        "alphafold-3": {
+            "pae": rows,
+            "token_chain_ids": ["A"] * len(rows),
+            "token_res_ids": list(range(1, len(rows) + 1)),
+        },
+    }
+    if kind == "boltz":
+        np.savez_compressed(path, pae=matrix.astype(np.float32))
+    else:
+        path.write_text(json.dumps(contents[kind]))
+    return path
+
+
+@pytest.mark.parametrize("kind", ["alphafold-2", "alphafold-2-first", "colabfold", "alphafold-3", "boltz"])
+def test_each_format_is_read(tmp_path: Path, model: Model, kind: str) -> None:
+    found = with_predicted_errors(model, _written(tmp_path, kind, _matrix()))
+    assert found.confidence is not None and model.confidence is not None
+    assert found.confidence.errors == pytest.approx(_matrix().astype(np.float32))
+    assert model.confidence.errors is None
+
+
+@pytest.mark.parametrize("kind", ["alphafold-2", "alphafold-3"])
+def test_trimmed_models_have_their_own_rows(tmp_path: Path, kind: str) -> None:
+    path = write_prediction(tmp_path / "model.pdb")
+    trimmed = read_model(path, trim=60.0)
+    kept = [int(residue.id) - 1 for residue in trimmed.topology.residues()]
+    found = with_predicted_errors(trimmed, _written(tmp_path, kind, _matrix()))
+    assert found.confidence is not None
+    assert found.confidence.errors == pytest.approx(_matrix().astype(np.float32)[np.ix_(kept, kept)])
+
+
+def _nan(matrix: np.ndarray) -> np.ndarray:
+    matrix[3, 4] = np.nan
+    return matrix
+
+
+@pytest.mark.parametrize(
+    ("kind", "matrix", "said"),
+    [
+        ("alphafold-2", _matrix()[1:, 1:], "not of the residues"),
+        ("boltz", _matrix()[1:, 1:], "not of the residues"),
+        ("alphafold-3", _matrix()[1:, 1:], "not of the residues"),
+        ("colabfold", _nan(_matrix()), "not numbers from 0 on"),
+        ("boltz", -_matrix(), "not numbers from 0 on"),
+        ("boltz", _matrix()[1:], "square"),
+    ],
+)
+def test_other_errors_are_refused(
+    tmp_path: Path, model: Model, kind: str, matrix: np.ndarray, said: str
+) -> None:
+    with pytest.raises(InputError, match=said):
+        with_predicted_errors(model, _written(tmp_path, kind, matrix))
+
+
+@pytest.mark.parametrize(
+    ("contents", "said"),
+    [
+        (b"", "neither JSON"),
+        (b"[[[[", "neither JSON"),
+        (b"[1, 2]", "no predicted_aligned_error"),
+        (b'{"pae": "many"}', "no matrix"),
+        (b'{"pae": [[1, 2], [3]]}', "no matrix"),
+        (b"PK\x03\x04 cut", "no whole .npz"),
+    ],
+)
+def test_damaged_files_are_refused(tmp_path: Path, model: Model, contents: bytes, said: str) -> None:
+    path = tmp_path / "pae.json"
+    path.write_bytes(contents)
+    with pytest.raises(InputError, match=said):
+        with_predicted_errors(model, path)
+
+
+def test_pickles_are_not_read(tmp_path: Path, model: Model) -> None:
+    path = tmp_path / "pae.npz"
+    np.savez(path, pae=np.array([{"a": 1}], dtype=object))
+    with pytest.raises(InputError, match=r"no whole \.npz"):
+        with_predicted_errors(model, path)
+
+
+def test_a_file_of_a_gigabyte_is_refused_unread(tmp_path: Path, model: Model) -> None:
+    path = tmp_path / "pae.json"
+    with open(path, "wb") as file:
+        file.truncate(10**9)
+    with pytest.raises(InputError, match=r"at most 0\.3 are read"):
+        with_predicted_errors(model, path)
+
+
+def test_errors_are_of_predictions(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is for predictions"):
+        with_predicted_errors(read_model(ADK_OPEN), _written(tmp_path, "boltz", _matrix()))
+
+
+def test_domains_are_what_is_sure_of_itself() -> None:
+    matrix = _matrix()
+    matrix[:5] = matrix[:, :5] = 25.0
+    found = predicted_domains(matrix)
+    assert (found[:5] == -1).all()
+    assert len(set(found[5:120])) == len(set(found[120:])) == 1
+    assert found[5] != found[-1]
+
+
+def test_distances_may_be_off_by_the_larger_of_both() -> None:
+    plddt = np.array([95.0, 70.0, 20.0, np.nan])
+    own = expected_errors(plddt, None)
+    assert own(np.array([0, 0, 0, 0]), np.array([0, 1, 2, 3])) == pytest.approx(
+        [1.5 * np.exp(-1.0), 1.5, LOOSE, 1.5 * np.exp(-1.0)]
+    )
+    errors = np.array([[0.5, 2.0, 9.0, np.nan]] * 4)
+    errors = (errors + errors.T) / 2
+    both = expected_errors(plddt, errors)
+    assert both(np.array([0, 0, 0]), np.array([1, 2, 3])) == pytest.approx([1.5, np.inf, 1.5 * np.exp(-1.0)])
