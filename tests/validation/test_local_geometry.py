@@ -103,16 +103,18 @@ def test_a_bad_bond_of_a_ligand_is_named_where_it_stays_and_where_it_gets_worse(
     assert of_kind(check.worse(haemoglobin.positions), "bond") == []
 
 
-def test_an_angle_of_histidine_that_was_bad_and_is_as_usual_is_no_finding(haemoglobin):
+@pytest.mark.parametrize(
+    ("names", "degrees"), [(("CB", "CG", "ND1"), 85.0), (("ND1", "CE1", "NE2"), 133.0)], ids=["out", "within"]
+)
+def test_an_angle_of_histidine_that_was_bad_and_is_as_usual_is_no_finding(haemoglobin, names, degrees):
     place = places(haemoglobin)
-    carbon, ring, nitrogen = (place(f"A HIS 87 {name}") for name in ("CB", "CG", "ND1"))
+    named = tuple(f"A HIS 87 {name}" for name in names)
+    end, vertex, turned = map(place, named)
     bad = haemoglobin.positions.copy()
-    arm, out = bad[nitrogen] - bad[ring], bad[carbon] - bad[ring]
-    # Turned towards CB, to 85 degrees.
+    arm, out = bad[turned] - bad[vertex], bad[end] - bad[vertex]
     axis = np.cross(arm, out) / np.linalg.norm(np.cross(arm, out))
-    angle = np.arccos(arm @ out / np.linalg.norm(arm) / np.linalg.norm(out)) - np.radians(85)
-    bad[nitrogen] = bad[ring] + Rotation.from_rotvec(angle * axis).apply(arm)
-    named = ("A HIS 87 CB", "A HIS 87 CG", "A HIS 87 ND1")
+    angle = np.arccos(arm @ out / np.linalg.norm(arm) / np.linalg.norm(out)) - np.radians(degrees)
+    bad[turned] = bad[vertex] + Rotation.from_rotvec(angle * axis).apply(arm)
     told = [
         [each.atoms for each in of_kind(LocalGeometry(haemoglobin.topology, before).worse(after), "angle")]
         for before, after in ((bad, haemoglobin.positions), (haemoglobin.positions, bad))

@@ -17,6 +17,8 @@ IDEAL_VALUE_FILES = ("protein.ff14SB.xml", "DNA.OL15.xml", "RNA.OL3.xml")
 """OpenMM's Amber force field files, whose bond and angle terms give the ideal values."""
 
 _HISTIDINE_RING = frozenset({"CG", "ND1", "CE1", "NE2", "CD2"})
+# Degrees within it, and from its atoms to others: means of its three protonations (Engh and Huber 2001), 2° from each.
+_WITHIN_RING, _OUT_OF_RING = 108.0, {"ND1": 122.5, "CD2": 130.0}
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ def ideal_values(
     """Return Amber's ideal lengths (Å) and angles (degrees); nan where it has none.
 
     Those of one type of atom are the same in proteins, DNA and RNA, so that bonds between these have them too. Angles at the
-    atoms of histidine's ring have none: Amber's are 120°, which no five-membered ring can have.
+    atoms of histidine's ring are those of a five-membered ring: Amber's are 120°.
 
     `bonds` int (B, 2): all bonds of heavy atoms: those between residues tell what the end of a chain is; `angles` int
     (A, 3).
@@ -105,12 +107,19 @@ def ideal_values(
     atoms = list(topology.atoms())
     lengths = [known.bonds.get((types[i], types[j]), np.nan) for i, j in bonds.tolist()]
     degrees = [
-        np.nan
+        _histidine_angle({atoms[i].name, atoms[j].name, atoms[k].name})
         if atoms[j].name in _HISTIDINE_RING and atoms[j].residue.name == "HIS"
         else known.angles.get((types[i], types[j], types[k]), np.nan)
         for i, j, k in angles.tolist()
     ]
     return np.array(lengths, dtype=np.float64), np.array(degrees, dtype=np.float64)
+
+
+def _histidine_angle(names: set[str]) -> float:
+    """Return an angle at an atom of histidine's ring; nan where the other atom is not its CB."""
+    if names <= _HISTIDINE_RING:
+        return _WITHIN_RING
+    return next((angle for name, angle in _OUT_OF_RING.items() if names == {"CB", "CG", name}), np.nan)
 
 
 def _amber_types(topology: app.Topology, bonds: np.ndarray) -> list[str]:
