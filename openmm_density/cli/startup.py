@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
+from ..base.garbage import without_collection
 from ..base.stopwatch import process_start
 
 # New objects between two garbage collections. Python's 700 make a thousand of a fit's start, for next to nothing.
@@ -46,15 +47,10 @@ def loading() -> Iterator[None]:
 
     Nor does it scan them later, in a process of its own.
     """
-    collects = gc.isenabled()
-    gc.disable()
-    try:
+    with without_collection():
         yield
-    finally:
         if _is_process:
             gc.freeze()
-        if collects:
-            gc.enable()
 
 
 def end_process(status: int) -> NoReturn:

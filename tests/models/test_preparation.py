@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 from pathlib import Path
 
@@ -64,6 +65,27 @@ def test_prepared_keeps_every_input_atom_and_minimises(small_data: Path, name: s
         assert twin.residue.id == atom.residue.id and twin.residue.name == atom.residue.name
     _, energy = minimised(prepared)
     assert np.isfinite(energy) and energy < 1e6
+
+
+def test_preparation_does_not_wait_for_the_garbage_collector(small_data: Path) -> None:
+    """Which took most of its time: all that is made stays."""
+    model = read_model(small_data / FRAGMENT)
+    collected: list[str] = []
+
+    def note(phase: str, _: dict[str, int]) -> None:
+        collected.append(phase)
+
+    gc.callbacks.append(note)
+    before = gc.get_threshold()
+    gc.set_threshold(700, 10, 10)
+    try:
+        prepare(model).system()
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks.remove(note)
+    # Once after each of the two.
+    assert len(collected) < 10
+    assert gc.isenabled()
 
 
 def test_report_names_what_was_done(small_data: Path) -> None:

@@ -15,6 +15,7 @@ from openmm import app, unit
 from scipy.spatial import cKDTree
 
 from ...base.errors import InputError
+from ...base.garbage import without_collection
 from ...base.stopwatch import counted
 from ...base.units import positions_in_angstrom, takes_units
 from ...base.wording import one_line
@@ -242,6 +243,7 @@ class Prepared:
                 result[built] = self.input_index[given[nearest]]
         return result
 
+    @without_collection()
     @takes_units(nonbonded_cutoff="nm", hydrogen_mass="Da")
     def system(
         self,

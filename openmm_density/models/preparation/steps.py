@@ -28,6 +28,7 @@ from openmm import app
 
 from ...base import stopwatch
 from ...base.errors import InputError
+from ...base.garbage import without_collection
 from ...base.wording import counted, listing, one_line
 from ..chemistry.elements import is_hydrogen
 from ..chemistry.residues import named_atoms, residue_label
@@ -54,6 +55,7 @@ from .work_residues import (
 )
 
 
+@without_collection()
 def prepare(
     model: Model,
     forcefield: str | Sequence[str] = "amber14",
