@@ -195,7 +195,7 @@ def _parametrised(
         report=report,
         solvent=solvent,
         described=Described(forcefield, templates, potentials),
-        unscreened=unscreened_charges(topology, bonded, bare, rigid),
+        unscreened=unscreened_charges(topology, bonded, bare, rigid, in_vacuum=solvent == "none"),
         mended_ends=ends,
     )
 

@@ -1,4 +1,7 @@
-"""Charges that water screens: in a model without it they would draw ions, and the ends at gaps, onto what they see through it."""
+"""Charges that water screens: without it they would draw ions and side chains onto what they see through it, and strands apart.
+
+Force fields for a vacuum, such as GROMOS 43B1, have no charged groups either: these keep their dipoles, and so hydrogen bonds.
+"""
 
 from __future__ import annotations
 
@@ -65,32 +68,55 @@ def unscreened_charges(
     bonded: Mapping[int, list[app.topology.Atom]],
     shells: Mapping[int, list[int]],
     uncharged: Iterable[np.ndarray],
+    in_vacuum: bool,
 ) -> list[ChargedGroup]:
-    """Return what has no charge where there is no water: the ends at gaps, ions, and the acids that bind these.
+    """Return what has no charge where there is no water: ions, the acids that bind these, and in a vacuum all that polymers have.
 
-    `bonded`: what each atom is bonded to; `shells`: what is around each ion, see `bare_ions`; `uncharged`: the atoms of
-    residues that have no charge anyway.
+    In an implicit solvent, the ends at gaps. `bonded`: what each atom is bonded to; `shells`: what is around each ion, see
+    `bare_ions`; `uncharged`: the atoms of residues that have no charge anyway.
     """
     left_out = {int(k) for atoms in uncharged for k in atoms}
-    bound = {k for shell in shells.values() for k in shell} - left_out
-    bound_atoms = [atom for atom in topology.atoms() if atom.index in bound]
-    ions = [ChargedGroup((ion,), None) for ion in shells]
-    return [*_gap_ends(topology, bonded), *_bound_anions(bound_atoms, bonded), *ions]
+    bound = {k for shell in shells.values() for k in shell}
+    atoms = [
+        atom
+        for residue in topology.residues()
+        for atom in residue.atoms()
+        if (atom.index in bound or (in_vacuum and is_standard_polymer(residue.name)))
+        and atom.index not in left_out
+    ]
+    others = _cations(atoms, bonded) if in_vacuum else _gap_ends(topology, bonded)
+    return [*others, *_anions(atoms, bonded), *(ChargedGroup((ion,), None) for ion in shells)]
 
 
-def _bound_anions(
-    bound: list[app.topology.Atom], bonded: Mapping[int, list[app.topology.Atom]]
+def _anions(
+    atoms: list[app.topology.Atom], bonded: Mapping[int, list[app.topology.Atom]]
 ) -> list[ChargedGroup]:
-    """Return the carboxylates, phosphates and thiolates that are bound to ions, without whose charge they repel each other."""
+    """Return the carboxylates, phosphates and thiolates that atoms are of."""
     found = {}
-    for atom in bound:
-        if len(bonded[atom.index]) != 1:
+    for atom in atoms:
+        if len(bonded[atom.index]) != 1 or is_hydrogen(atom):
             continue
         centre = bonded[atom.index][0]
         alike = [each.index for each in bonded[centre.index] if _is_terminal(each, atom.element, bonded)]
         if (atom.element.symbol, centre.element.symbol, len(alike)) in _ANIONS:
             found[centre.index] = ChargedGroup((centre.index, *alike), -1.0)
     return list(found.values())
+
+
+def _cations(
+    atoms: list[app.topology.Atom], bonded: Mapping[int, list[app.topology.Atom]]
+) -> list[ChargedGroup]:
+    """Return the ammonium, guanidinium and imidazolium groups whose nitrogen or carbon is among atoms."""
+    found = []
+    for atom in atoms:
+        around, nitrogen = bonded[atom.index], app.element.nitrogen
+        if atom.element is nitrogen and len(around) == 4:
+            found.append(ChargedGroup((atom.index, *(each.index for each in around)), 1.0))
+        arms = [each for each in around if each.element is nitrogen and len(bonded[each.index]) == 3]
+        if len(arms) >= 2 and len(around) == 3 and len(arms) + sum(map(is_hydrogen, around)) == 3:
+            members = {each.index for arm in arms for each in (arm, *bonded[arm.index])}
+            found.append(ChargedGroup(tuple(sorted(members)), 1.0))
+    return found
 
 
 def _is_terminal(
