@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import gemmi
 import numpy as np
 import pytest
 
@@ -15,6 +16,7 @@ from openmm_density.models.predicted_errors import (
     LOOSE,
     expected_errors,
     predicted_domains,
+    read_unit,
     with_predicted_errors,
 )
 
@@ -162,3 +164,16 @@ def test_distances_may_be_off_by_the_larger_of_both() -> None:
     errors = (errors + errors.T) / 2
     both = expected_errors(plddt, errors)
     assert both(np.array([0, 0, 0]), np.array([1, 2, 3])) == pytest.approx([1.5, np.inf, 1.5 * np.exp(-1.0)])
+
+
+@pytest.mark.parametrize("trim", [None, 60.0])
+def test_a_unit_is_taken_for_what_the_model_is(tmp_path: Path, trim: float | None) -> None:
+    path = write_prediction(tmp_path / "model.pdb")
+    whole = with_predicted_errors(read_model(path, trim=trim), _written(tmp_path, "colabfold", _matrix()))
+    gemmi.read_structure(str(path)).make_mmcif_document().write_file(str(tmp_path / "unit.cif"))
+    unit = read_unit(whole, tmp_path / "unit.cif")
+    assert unit.confidence is not None and whole.confidence is not None
+    assert unit.b_factors == pytest.approx(whole.b_factors)
+    assert unit.confidence.errors == pytest.approx(whole.confidence.errors)
+    plain = read_model(path, predicted=False)
+    assert read_unit(plain, tmp_path / "unit.cif").confidence is None
