@@ -7,7 +7,7 @@ from typing import Any
 
 from ..energies.measures import SIMILARITIES
 from ..fitting.installed_extensions import extension_options
-from ..restraints.names import RESTRAINT_NAMES
+from ..restraints.names import DEFAULT_STAGE_RESTRAINTS, RESTRAINT_NAMES
 from .arguments import (
     add_amplitudes,
     add_columns,
@@ -186,8 +186,8 @@ def _add_protocol(parser: argparse._ArgumentGroup) -> None:
     parser.add_argument(
         "--restrain",
         metavar="LIST",
-        help="what is restrained to the start, in place of the protocol's cis,chirality,ramachandran,planarity,base-pairs,"
-        f"sugar-puckers,water,ss and, at the end, rotamers: any of {', '.join(RESTRAINT_NAMES)}, or none",
+        help=f"what is restrained to the start, in place of the protocol's {','.join(DEFAULT_STAGE_RESTRAINTS)},ss and, at the "
+        f"end, rotamers: any of {', '.join(RESTRAINT_NAMES)}, or none",
     )
     parser.add_argument(
         "--restrain-to",

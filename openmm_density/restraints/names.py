@@ -17,3 +17,13 @@ RESTRAINT_NAMES = (
     "ideal-geometry",
 )
 """In the order in which protocols list them; `openmm_density.restraints.registry.RESTRAINTS` has the classes behind each."""
+DEFAULT_STAGE_RESTRAINTS = (
+    "cis",
+    "chirality",
+    "ramachandran",
+    "planarity",
+    "base-pairs",
+    "sugar-puckers",
+    "water",
+)
+"""Those of a stage that names none."""

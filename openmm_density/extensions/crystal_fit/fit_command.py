@@ -193,7 +193,7 @@ def _print_outcome(result: CrystalResult) -> None:
     """Print R factors by cycle and by shell, what the best cycle's fit came to, doubts, and where the results are."""
     from rich.text import Text
 
-    from ...cli.r_table import cycles_table, r_free_in_words, shells_table
+    from ..crystals import cycles_table, r_free_in_words, shells_table
 
     console = console_for_results()
     section = result.summary["crystal"]

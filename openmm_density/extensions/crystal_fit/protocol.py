@@ -7,7 +7,8 @@ from typing import Any
 
 from ...base.errors import InputError
 from ...fitting.protocols import Protocol, Stage
-from ...fitting.protocols.stage import DEFAULT_STAGE_RESTRAINTS, checked_restraints
+from ...fitting.protocols.stage import checked_restraints
+from ...restraints.names import DEFAULT_STAGE_RESTRAINTS
 
 STEPS = 2000
 """Of one cycle."""

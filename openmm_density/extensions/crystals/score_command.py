@@ -13,8 +13,8 @@ from ...base.given_files import check_given_file, check_output_folder
 from ...base.progress import console_for_results
 from ...cli.amplitudes import check_of_amplitudes
 from ...cli.arguments import check_files, check_unused
-from ...cli.r_table import r_free_in_words, shells_table
 from ...cli.startup import loading
+from .r_table import r_free_in_words, shells_table
 
 if TYPE_CHECKING:
     from .reflections import Reflections

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ...fitting.protocols import Stage
+from ...restraints.names import DEFAULT_STAGE_RESTRAINTS
 
-RESTRAINTS = ("cis", "chirality", "ramachandran", "planarity", "base-pairs", "sugar-puckers", "ss")
+RESTRAINTS = (*(name for name in DEFAULT_STAGE_RESTRAINTS if name != "water"), "ss")
 """What holds in all stages: chemistry and secondary structure, nothing that keeps a conformation."""
 
 # In Å added to the map's resolution: far apart, conformations attract each other only where they are blurred.

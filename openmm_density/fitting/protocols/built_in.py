@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from ...base.errors import InputError
 from ...base.units import resolution_in_angstrom, takes_units
+from ...restraints.names import DEFAULT_STAGE_RESTRAINTS
 from .protocol import Protocol
 from .protocol_file import read_protocol
-from .stage import DEFAULT_STAGE_RESTRAINTS, Stage, checked_restraints
+from .stage import Stage, checked_restraints
 
 PROTOCOLS = ("quick", "standard", "cascade", "gentle", "exchange")
 

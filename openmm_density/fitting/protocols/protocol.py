@@ -12,8 +12,9 @@ from typing import Any
 from ...base.atomic_files import write_text
 from ...base.errors import InputError
 from ...base.units import takes_units
+from ...restraints.names import DEFAULT_STAGE_RESTRAINTS
 from .numbers import check_choice, check_count, check_flag, check_number, is_number
-from .stage import DEFAULT_STAGE_RESTRAINTS, HIGHEST_TEMPERATURE, Stage, checked_restraints, too_hot
+from .stage import HIGHEST_TEMPERATURE, Stage, checked_restraints, too_hot
 
 # fs: beyond it no molecule holds together.
 LONGEST_TIMESTEP = 10.0

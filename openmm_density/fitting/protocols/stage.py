@@ -8,18 +8,8 @@ from typing import Any
 
 from ...base.errors import InputError, as_argument
 from ...base.units import takes_units
-from ...restraints.names import RESTRAINT_NAMES
+from ...restraints.names import DEFAULT_STAGE_RESTRAINTS, RESTRAINT_NAMES
 from .numbers import check_count, check_flag, check_number, number_pair
-
-DEFAULT_STAGE_RESTRAINTS = (
-    "cis",
-    "chirality",
-    "ramachandran",
-    "planarity",
-    "base-pairs",
-    "sugar-puckers",
-    "water",
-)
 
 # K: beyond it no molecule holds together.
 HIGHEST_TEMPERATURE = 5000.0
