@@ -16,7 +16,7 @@ from openmm import Vec3, unit
 
 from openmm_density import DensityMap, InputError, restraints
 from openmm_density.base.units import in_unit, takes_units
-from openmm_density.extensions.replica_exchange import Rung
+from openmm_density.maps.corrections import MapCorrections
 from openmm_density.models import Model, SymmetryOperators
 from openmm_density.models.merging import displacements_apart
 from openmm_density.restraints import Restraint
@@ -226,7 +226,7 @@ def test_units_by_position_by_keyword_and_of_classes() -> None:
 
     assert both(1 * unit.nanometer) == (10.0, 300.0)
     assert both(length=1 * unit.nanometer, heat=5 * unit.kelvin) == (10.0, 5.0)
-    assert Rung(1 * unit.kilocalorie_per_mole, resolution=1 * unit.nanometer) == Rung(4.184, resolution=10.0)
+    assert MapCorrections(voxel_size=0.1 * unit.nanometer) == MapCorrections(voxel_size=1.0)
 
 
 def test_a_cell_has_lengths_and_angles() -> None:

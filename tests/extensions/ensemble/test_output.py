@@ -1,4 +1,4 @@
-"""What is said of an ensemble's ligands whose potentials do not know them."""
+"""What is said of an ensemble: its heaviest conformation, and ligands whose potentials do not know them."""
 
 from types import SimpleNamespace
 
@@ -7,6 +7,9 @@ from openmm import app
 
 from openmm_density.extensions.ensemble import output as ensembles
 from openmm_density.extensions.ensemble.output import held_ligands, unknown_ligands
+from openmm_density.extensions.ensemble.report import ensemble_section
+from openmm_density.extensions.ensemble.verdict import MainConformation, Verdict
+from openmm_density.report.blocks import Text
 
 
 class Doubting:
@@ -61,3 +64,27 @@ def test_holds_are_counted_by_model():
     ensemble = SimpleNamespace(models=np.zeros((3, 4, 3)), ligands=of_ligands)
     assert held_ligands(ensemble, [2, 0, 1]) == [{"residue": "A LIG 1", "held_times": [1, 2, 0]}]
     assert held_ligands(SimpleNamespace(models=ensemble.models, ligands=[]), [0, 1, 2]) == []
+
+
+def test_an_ensembles_heaviest_conformation_is_shown_alone():
+    verdict = Verdict(
+        "shells", (6.0, 5.0), 0.8, 0.82, 0.81, 0.9, 0.01, 0.9, 0.95, 2, MainConformation(0.84, 0.011)
+    )
+    told = {
+        "replicas": 2,
+        "weights": [0.6, 0.4],
+        "conformations": [{"weight": 0.6, "models": [1]}, {"weight": 0.4, "models": [2]}],
+        "verdict": verdict.as_dict(),
+        "cc_single": 0.8,
+        "cc_ensemble": 0.9,
+    }
+    summary = {
+        "ensemble": told,
+        "residues": [{"residue": "A ALA 1", "chain": "A", "number": "1", "kind": "protein", "rmsf": 0.3}],
+    }
+    said = [block.text for block in ensemble_section(summary).blocks if isinstance(block, Text)]
+    assert (
+        "heaviest conformation alone, with B by residue: free 0.840. The others add +0.060 ± 0.011" in said[1]
+    )
+    told["verdict"]["main"] = None
+    assert len([block for block in ensemble_section(summary).blocks if isinstance(block, Text)]) == 1

@@ -13,12 +13,10 @@ import pytest
 
 from openmm_density.base.errors import InputError
 from openmm_density.cli import main
-from openmm_density.extensions.ensemble.report import ensemble_section
-from openmm_density.extensions.ensemble.verdict import MainConformation, Verdict
 from openmm_density.fitting.half_maps import StrengthScan
 from openmm_density.fitting.output import OutputFolder
 from openmm_density.fitting.output.report import contents_of, fit_page, read_contents
-from openmm_density.report.blocks import Items, Plot, Table, Text
+from openmm_density.report.blocks import Items, Plot, Table
 
 
 @pytest.fixture(scope="module")
@@ -251,27 +249,3 @@ def test_half_maps_are_drawn_with_the_strengths_that_they_were_fitted_with(folde
         block for block in blocks(page, "done") if isinstance(block, Table) and "half" in block.caption
     ]
     assert ("10", ["0.850", "0.830", "yes"]) in table.rows
-
-
-def test_an_ensembles_heaviest_conformation_is_shown_alone():
-    verdict = Verdict(
-        "shells", (6.0, 5.0), 0.8, 0.82, 0.81, 0.9, 0.01, 0.9, 0.95, 2, MainConformation(0.84, 0.011)
-    )
-    told = {
-        "replicas": 2,
-        "weights": [0.6, 0.4],
-        "conformations": [{"weight": 0.6, "models": [1]}, {"weight": 0.4, "models": [2]}],
-        "verdict": verdict.as_dict(),
-        "cc_single": 0.8,
-        "cc_ensemble": 0.9,
-    }
-    summary = {
-        "ensemble": told,
-        "residues": [{"residue": "A ALA 1", "chain": "A", "number": "1", "kind": "protein", "rmsf": 0.3}],
-    }
-    said = [block.text for block in ensemble_section(summary).blocks if isinstance(block, Text)]
-    assert (
-        "heaviest conformation alone, with B by residue: free 0.840. The others add +0.060 ± 0.011" in said[1]
-    )
-    told["verdict"]["main"] = None
-    assert len([block for block in ensemble_section(summary).blocks if isinstance(block, Text)]) == 1
