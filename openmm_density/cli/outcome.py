@@ -48,8 +48,7 @@ def _print_changes(console: Console, summary: dict[str, Any]) -> None:
 
     simulated = summary.get("simulated")
     made = simulated or summary
-    turned = len(made["peptide_flips"]), len(made["inverted_centres"])
-    console.print(f"{turned[0]} peptides changed between cis and trans, {turned[1]} chiral centres inverted")
+    console.print(", ".join(_counted_changes(summary["geometry_initial"], made)))
     worst = (
         f"{each['residue']} ({each['correlation']:.2f})" for each in summary["worst_residues"][:MOST_MARKED]
     )
@@ -77,6 +76,16 @@ _GROUPS = (
     ("output", ("scoring", "writing", "pictures", "report"), ()),
 )
 """The parts of a fit by what they are for, and what is printed of each that is counted within it."""
+
+
+def _counted_changes(start: dict[str, Any], made: dict[str, Any]) -> list[str]:
+    """Return how many peptides, centres and base pairs changed, of what the start has."""
+    changes = [f"{len(made['inverted_centres'])} chiral centres inverted"]
+    if start["twisted_count"] is not None:
+        changes.insert(0, f"{len(made['peptide_flips'])} peptides changed between cis and trans")
+    if start["base_pair_count"]:
+        changes.append(f"{len(made['base_pairs_lost'])} of {start['base_pair_count']} base pairs opened")
+    return changes
 
 
 def _times(summary: dict[str, Any]) -> Table:

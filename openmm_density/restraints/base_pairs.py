@@ -21,6 +21,10 @@ SHORTEST, LONGEST = 2.8, 3.0
 FLAT = np.radians(20.0)
 """Angle between the planes of two bases that costs no energy: propellers and buckles."""
 
+NO_VALIDATION = (
+    "Base pairs are held as the start has them, so that pairs which are kept are no sign of a good fit."
+)
+
 # How steeply the cosine of the angle beyond `FLAT` costs energy; at 50° it is 95% of the most.
 _WIDTH = 0.17
 _LARGEST_ANGLE = 45.0  # degrees, above which a pair counts as violated
@@ -62,6 +66,8 @@ class BasePairRestraint(AdaptivePairRestraint):
         found = find_base_pairs(self.topology, self.start)
         self.pairs = found.bonds
         self.lengths = np.clip(found.lengths, SHORTEST, LONGEST)
+        if self.n_terms:
+            self.notes.append(NO_VALIDATION)
 
 
 class BasePlaneRestraint(Restraint):

@@ -108,3 +108,15 @@ def test_the_pull_at_the_end_is_told_with_what_set_it():
     summary["final_strength_search"] = None
     assert pull_in_words(summary) == f"{full}, 40.0 at the end"
     assert pull_in_words(summary | {"final_strength": 200.0}) == full
+
+
+def test_changes_are_counted_of_what_there_is(fitted, capsys):
+    summary = json.loads((fitted / "summary.json").read_text())
+    print_outcome(summary, fitted)
+    told = capsys.readouterr().out
+    assert "0 peptides changed between cis and trans, 0 chiral centres inverted\n" in told
+    start = summary["geometry_initial"] | {"twisted_count": None, "base_pair_count": 12}
+    opened = {"base_pairs_lost": ["A DA 6 - B DT 19 (cWW)"], "geometry_initial": start}
+    print_outcome(summary | opened, fitted)
+    told = capsys.readouterr().out
+    assert "\n0 chiral centres inverted, 1 of 12 base pairs opened\n" in told

@@ -40,6 +40,7 @@ from .quantities import UNITS
 MOST_WORST = 10
 """Residues of lowest correlation that it names."""
 
+_CHANGES = ("peptide_flips", "inverted_centres", "base_pairs_lost", "base_pairs_gained")
 _PACKAGES = ("openmm-density", "torch", "triton", "openmm", "mdtraj", "gemmi", "numpy")
 
 
@@ -111,10 +112,7 @@ def kept_and_simulated(
         return kept
     simulated = summarize(fit, result.as_simulated(), simulated_agreement, "", "")
     figures = {name.removesuffix("_final"): simulated[name] for name in simulated if name.endswith("_final")}
-    figures |= {
-        name: simulated[name]
-        for name in ("peptide_flips", "inverted_centres", "restraints_violated", "worse_geometry")
-    }
+    figures |= {name: simulated[name] for name in ("restraints_violated", "worse_geometry", *_CHANGES)}
     return kept | {"kept_because": result.simulated.because, "simulated": figures}
 
 
