@@ -10,7 +10,6 @@ import gemmi
 import numpy as np
 from openmm import app
 from scipy.spatial import cKDTree
-from scipy.stats import spearmanr
 
 from ..base.errors import InputError, as_argument
 from .chemistry.residue_names import is_standard_polymer
@@ -290,4 +289,6 @@ def _burial(by_residue: np.ndarray, model: Model) -> tuple[np.ndarray, float]:
         return own, 0.0
     places = model.positions[[atom.index for atom in traces]]
     around = cKDTree(places).query_ball_point(places, _NEAR, return_length=True)
+    from scipy.stats import spearmanr  # which takes seconds to import
+
     return own, float(spearmanr(own, around)[0]) if np.ptp(around) else 0.0
