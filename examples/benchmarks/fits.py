@@ -28,7 +28,7 @@ from openmm_density.base.errors import InputError
 from openmm_density.fitting import FlexibleFit, find_protocol
 from openmm_density.models import Model, read_model
 from openmm_density.models.matching import match_alpha_carbons
-from openmm_density.validation.geometry import GeometryReport, compare_geometry, geometry_report
+from openmm_density.validation.geometry import GeometryReport, compare_geometry
 
 PROJECT = Path(__file__).resolve().parents[2]
 MODELS = PROJECT / "examples" / "data"
@@ -120,10 +120,7 @@ def fit_case(
         np.linalg.norm(where[own] - deposited.positions[other], axis=1) for where in (start.positions, final)
     ]
     within = distances[0] < case.reach
-    relaxed = result.prepared.input_positions(result.relaxed)
-    before, without_map, after = (
-        geometry_report(start.topology, where) for where in (start.positions, relaxed, final)
-    )
+    before, without_map, after = map(fit.geometry, (result.initial, result.relaxed, result.final))
     change = compare_geometry(before, after)
     return {
         "case": name,

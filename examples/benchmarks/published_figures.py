@@ -14,9 +14,8 @@ from typing import Any
 import gemmi
 
 from openmm_density.extensions.deposition.figures import composition, mean_b_factors
-from openmm_density.models import prepare, read_model
-from openmm_density.validation.all_atom_contacts import contacts_of_prepared
-from openmm_density.validation.geometry import geometry_report
+from openmm_density.models import read_model
+from openmm_density.validation.model_geometry import geometry_of_model
 
 EXAMPLES = Path(__file__).resolve().parents[1]
 DATA = Path(os.environ.get("OPENMM_DENSITY_DATA", EXAMPLES.parents[1] / "shared" / "data"))
@@ -57,8 +56,7 @@ def published(path: Path) -> dict[str, float]:
 def ours(path: Path) -> dict[str, Any]:
     """Return our figures of a model."""
     model = read_model(path)
-    geometry = geometry_report(model.topology, model.positions).as_dict()
-    prepared = prepare(model)
+    geometry = geometry_of_model(model).as_dict()
     b_factors, count = mean_b_factors(model.topology, model.b_factors), geometry["ramachandran_count"]
     plot = {
         f"Ramachandran {name} (%)": 100 * geometry[f"ramachandran_{key}_count"] / count
@@ -66,7 +64,7 @@ def ours(path: Path) -> dict[str, Any]:
     }
     return {
         "atoms": composition(model.topology)["atoms"],
-        "clashscore": contacts_of_prepared(prepared, prepared.positions, model.occupancies).clashscore,
+        "clashscore": geometry["clashscore"],
         **plot,
         "r.m.s. bonds (Å)": geometry["bond_rmsd"],
         "r.m.s. angles (°)": geometry["angle_rmsd"],

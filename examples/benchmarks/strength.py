@@ -35,7 +35,7 @@ from openmm_density.base.errors import InputError
 from openmm_density.fitting import FitResult, FlexibleFit, Protocol, find_protocol
 from openmm_density.models import Model
 from openmm_density.validation.correlation import MapCorrelation
-from openmm_density.validation.geometry import geometry_report
+from openmm_density.validation.model_geometry import geometry_of_model
 
 PROJECT = Path(__file__).resolve().parents[2]
 MODELS = PROJECT / "examples" / "data"
@@ -121,7 +121,7 @@ def figures(
         "cc_free": MapCorrelation(maps.halves[2], truth.topology, resolution),
     }
     alpha = alpha_carbons(truth)
-    reports = [geometry_report(start.topology, where) for where in (relaxed, final, truth.positions)]
+    reports = [geometry_of_model(start, where) for where in (relaxed, final, truth.positions)]
     return {
         "n_residues": len(alpha),
         "found_strength": result.strength,

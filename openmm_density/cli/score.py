@@ -71,9 +71,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sigma",
         type=number,
-        default=0.6,
+        default=0.4,
         metavar="S",
-        help="width of their reference in Å (%(default)g, as published; EMDB's pages have 0.4)",
+        help="width of their reference in Å (%(default)g, as on EMDB's pages; published with 0.6)",
     )
     parser.add_argument(
         "--fsc",
@@ -244,12 +244,14 @@ def _write_page(
     from ..models.structures import read_model
     from ..report.page import write_page
     from ..report.shown_model import ShownModel
+    from ..validation.model_geometry import geometry_of_model
     from ..validation.model_report import report
     from .score_page import score_page
 
     model = read_model(options.topology or options.model)
     positions = trajectory.xyz[-1].astype(float) * ANGSTROM_PER_NANOMETER
-    found = report(model.topology, positions, density_map, options.resolution)
+    geometry = geometry_of_model(model, positions)
+    found = report(model.topology, positions, density_map, options.resolution, geometry=geometry)
     plddt = residue_confidence(model)
     for row, value in zip(found["residues"], [] if plddt is None else plddt.tolist()):
         row["plddt"] = value if value == value else None

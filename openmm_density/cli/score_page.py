@@ -24,7 +24,15 @@ from ..report.blocks import (
     Table,
 )
 from ..report.citations import citations
-from ..report.fit_plots import FSC_OF_HALVES, HALF_MAPS, fsc_figure, fsc_title, geometry_figure
+from ..report.fit_plots import (
+    FSC_OF_HALVES,
+    GEOMETRY_TITLE,
+    HALF_MAPS,
+    clash_cards,
+    fsc_figure,
+    fsc_title,
+    geometry_figure,
+)
 from ..report.pucker_plot import nucleic_acid_cards, pucker_plot
 from ..report.ramachandran_plot import ramachandran_figure
 from ..report.residue_plots import agreement_figure, b_factor_figure, value_figure
@@ -99,11 +107,7 @@ def _cards(report: Mapping[str, Any], halves: Mapping[str, Any] | None) -> list[
     if geometry["ramachandran_outlier_count"] is not None:
         of = f"of {geometry['ramachandran_count']}"
         cards.append(Card("Ramachandran outliers", str(geometry["ramachandran_outlier_count"]), of))
-    return [
-        *cards,
-        *nucleic_acid_cards(geometry),
-        Card("Clashes", str(geometry["clash_count"]), "pairs of atoms"),
-    ]
+    return [*cards, *nucleic_acid_cards(geometry), *clash_cards(geometry)]
 
 
 def _does_it_fit(
@@ -150,7 +154,7 @@ def _can_it_be_trusted(
         Table("Geometry", ["model"], figures),
         Plot(
             "geometry",
-            "Geometry: RMSD of bonds and angles, clashes per 1000 atoms, and the share of outliers",
+            GEOMETRY_TITLE,
             "Bars; the table above has the figures.",
             geometry_figure({"final": ("model", geometry)}),
         ),

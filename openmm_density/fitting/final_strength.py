@@ -18,8 +18,8 @@ from ..validation.geometry import GeometryReport
 
 MOST_ANGLE_RMSD, MOST_BOND_RMSD = 1.1, 1.2
 """RMSD of angles and of bonds from ideal values that are borne, in those of the relaxed model."""
-MORE_CLASHES = 0.02
-"""Clashes for each heavy atom that the model may have before the last minimisation, which relieves them."""
+MORE_CLASHES = 0.08
+"""Clashes of all atoms for each heavy atom that the model may have before the last minimisation, which relieves them."""
 LEAST = STRENGTH_BOUNDS[0]
 """kJ/mol per fitted atom: a weaker pull is not tried."""
 MORE_OUTLIERS = 0.01
@@ -58,7 +58,7 @@ class Trial:
             strength,
             report.bond_rmsd,
             report.angle_rmsd,
-            report.clash_count,
+            report.clash_count or 0,
             report.ramachandran_outlier_count,
         )
 
@@ -78,7 +78,7 @@ class GeometryBounds:
         return cls(
             MOST_BOND_RMSD * report.bond_rmsd,
             MOST_ANGLE_RMSD * report.angle_rmsd,
-            _with_noise(report.clash_count) + math.ceil(MORE_CLASHES * report.atom_count),
+            _with_noise(report.clash_count or 0) + math.ceil(MORE_CLASHES * report.atom_count),
             _with_noise(report.ramachandran_outlier_count or 0)
             + math.ceil(MORE_OUTLIERS * (report.ramachandran_count or 0)),
         )

@@ -18,9 +18,9 @@ _ROWS = (
     ("RMSD to the reference (Å)", "ca_rmsd", ".2f"),
 )
 _GEOMETRY = (
-    ("bond RMSD (Å)", "bond_rmsd", ".3f"),
-    ("angle RMSD (°)", "angle_rmsd", ".2f"),
-    ("clashes per 1000 atoms", "clashscore", ".1f"),
+    ("bond RMSZ", "bond_rmsz", ".2f"),
+    ("angle RMSZ", "angle_rmsz", ".2f"),
+    ("clashscore", "clashscore", ".1f"),
     ("Ramachandran outliers", "ramachandran_outlier_count", "d"),
     ("rotamer outliers", "rotamer_outlier_count", "d"),
 )

@@ -6,16 +6,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..validation.fsc import HALF_MAP_THRESHOLD
+from .blocks import Card
 from .colors import AFTER, BEFORE, OF_STAGE, OTHER, REFERENCE
 
+GEOMETRY_TITLE = "Geometry: RMSZ of bonds and angles, MolProbity's clashscore, and the share of outliers"
 GEOMETRY = (
-    ("bonds (Å)", "bond_rmsd", None),
-    ("angles (°)", "angle_rmsd", None),
-    ("clashes", "clashscore", None),
+    ("bonds (RMSZ)", "bond_rmsz", None),
+    ("angles (RMSZ)", "angle_rmsz", None),
+    ("clashscore", "clashscore", None),
     ("Ramach. (%)", "ramachandran_outlier_count", "ramachandran_count"),
     ("rotamers (%)", "rotamer_outlier_count", "rotamer_count"),
 )
 """What is drawn of the geometry: its name, the key of a report, and that of what it is a part of."""
+
+
+def clash_cards(geometry: Mapping[str, Any]) -> list[Card]:
+    """Return the card of the clashes; none of a model without hydrogens."""
+    if geometry["clashscore"] is None:
+        return []
+    return [Card("Clashscore", f"{geometry['clashscore']:.1f}", f"{geometry['clash_count']} pairs of atoms")]
 
 
 def progress_figure(

@@ -11,7 +11,6 @@ from openmm import app
 
 from ..base.errors import InputError
 from ..maps.grids import checked_positions
-from ..models.chemistry.contacts import ContactAtoms
 from ..models.chemistry.elements import is_hydrogen
 from ..models.chemistry.ideal_geometry import angles_at, bond_angles, heavy_bonds, ideal_values, lengths_of
 from ..models.chemistry.ramachandran_tables import (
@@ -27,6 +26,8 @@ from ..models.chemistry.residues import is_d_amino_acid, residue_label
 from ..models.chemistry.side_chains import LARGEST_DEVIATION, from_staggered, side_chain_torsions
 from ..models.chemistry.stereocentres import chiral_centres
 from ..models.chemistry.torsions import peptide_torsions, torsion_angles
+from .all_atom_contacts import all_atom_contacts, riding_hydrogens
+from .ideal_values import OUTLIER, GeometryScores, geometry_scores
 from .nucleic_acids import NucleicAcidReport, NucleicAcids, base_pair_changes
 
 TWISTED = np.radians(30.0)
@@ -53,11 +54,20 @@ class GeometryReport:
     worst_angle: float
     worst_angle_atoms: str
     atom_count: int  # Heavy atoms
-    # Pairs, more than four bonds apart, whose van der Waals spheres overlap by more than 0.4 Å (0.8 Å between N, O, F
-    # and S); metals never clash
-    clash_count: int
-    # Clashes per 1000 heavy atoms. MolProbity's adds hydrogens first and is not comparable.
-    clashscore: float
+    # `clash_count`, `clashscore`: clashes, and for each 1000 atoms, by MolProbity's definition, see `all_atom_contacts`;
+    # None without hydrogens, see `geometry_of_model`.
+    clash_count: int | None
+    clashscore: float | None
+    # Of bonds and angles against the ideal values of the CCP4 monomer library, as depositions are judged, see
+    # `geometry_scores`: how many have one, the root mean square Z-scores, and how many are beyond 5 standard deviations.
+    bond_z_count: int
+    bond_rmsz: float
+    bond_outlier_count: int
+    angle_z_count: int
+    angle_rmsz: float
+    angle_outlier_count: int
+    beyond_4_count: int  # Bonds and angles beyond 4 standard deviations
+    z_outliers: list[str]  # Those beyond 5, bonds first, the worst of each first
     # `cis_count`, `cis_nonproline_count`: peptides with |ω| < 90°, and those of them not before proline.
     cis_count: int
     cis_nonproline_count: int
@@ -126,7 +136,7 @@ class GeometryChange:
 
 
 def geometry_report(topology: app.Topology, positions: Any) -> GeometryReport:
-    """Assess a model's geometry. `positions` (N, 3) in Å where plain."""
+    """Assess a model's geometry; clashes of one with hydrogens alone. `positions` (N, 3) in Å where plain."""
     return ModelGeometry(topology).report(positions)
 
 
@@ -140,7 +150,6 @@ class ModelGeometry:
         self._bonds = heavy_bonds(topology)
         self._angles = bond_angles(self._bonds)
         self._ideal = ideal_values(topology, self._bonds, self._angles)
-        self._contacts = ContactAtoms(topology)
         self._nucleic_acids = NucleicAcids(topology)
         self._peptides, self._centres = peptide_torsions(topology), chiral_centres(topology)
         self._backbone, self._side_chains = backbone_torsions(topology), side_chain_torsions(topology)
@@ -152,7 +161,9 @@ class ModelGeometry:
         atoms, topology = self._atoms, self._topology
         positions = checked_positions(positions, len(atoms), topology)
         lengths, degrees = self._ideal
-        clashes, _ = self._contacts.near(positions)
+        contacts = None
+        if self._n_heavy < len(atoms):
+            contacts = all_atom_contacts(topology, riding_hydrogens(topology, positions))
         omega = torsion_angles(positions, self._peptides)
         improper = torsion_angles(positions, self._centres)
         backbone = _ramachandran_fields(topology, _in_plot(self._backbone.at(positions), positions))
@@ -160,8 +171,9 @@ class ModelGeometry:
             **_deviations("bond", atoms, self._bonds, lengths_of(positions, self._bonds) - lengths),
             **_deviations("angle", atoms, self._angles, angles_at(positions, self._angles) - degrees),
             atom_count=self._n_heavy,
-            clash_count=len(clashes),
-            clashscore=1000.0 * len(clashes) / max(self._n_heavy, 1),
+            clash_count=None if contacts is None else len(contacts.clashes),
+            clashscore=None if contacts is None else contacts.clashscore,
+            **_score_fields(geometry_scores(topology, positions)),
             **_peptide_fields(atoms, self._peptides, omega),
             **_chirality_fields(atoms, self._centres, improper, self._centre_names),
             **backbone,
@@ -187,6 +199,19 @@ def _deviations(
         f"{kind}_rmsd": float(np.sqrt(np.mean(errors**2))) if len(errors) else float("nan"),
         f"worst_{kind}": float("nan") if worst is None else float(errors[worst]),
         f"worst_{kind}_atoms": "" if worst is None else _describe(atoms, members[worst]),
+    }
+
+
+def _score_fields(scores: GeometryScores) -> dict[str, Any]:
+    return {
+        "bond_z_count": scores.n_bonds,
+        "bond_rmsz": scores.bond_rmsz,
+        "bond_outlier_count": scores.beyond(OUTLIER, "bond"),
+        "angle_z_count": scores.n_angles,
+        "angle_rmsz": scores.angle_rmsz,
+        "angle_outlier_count": scores.beyond(OUTLIER, "angle"),
+        "beyond_4_count": len(scores.outliers),
+        "z_outliers": [" - ".join(each.atoms) for each in scores.outliers if abs(each.z) > OUTLIER],
     }
 
 

@@ -17,7 +17,9 @@ from ..models.chemistry.residues import atom_label
 from ..models.chemistry.topologies import openmm_topology
 
 LIMIT_IN_SIGMA = 4.0
-"""Standard deviations from which a bond or angle is an outlier."""
+"""Standard deviations from which a bond or angle is named."""
+OUTLIER = 5.0
+"""Standard deviations from which the wwPDB's reports call one an outlier."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,11 @@ class GeometryScores:
     n_angles: int
     outliers: list[GeometryOutlier]
     unknown: tuple[str, ...]
+
+    def beyond(self, limit: float, kind: str) -> int:
+        """Return how many bonds ("bond") or angles ("angle") are more than a limit of at least 4 standard deviations off."""
+        size = {"bond": 2, "angle": 3}[kind]
+        return sum(abs(each.z) > limit and len(each.atoms) == size for each in self.outliers)
 
 
 @takes_units("positions")

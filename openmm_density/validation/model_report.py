@@ -16,7 +16,7 @@ from ..models.chemistry.residues import residue_kind, residue_label
 from .correlation import MapCorrelation
 from .flatness import flat_ligands
 from .fsc import model_fsc
-from .geometry import geometry_report
+from .geometry import GeometryReport, geometry_report
 from .nucleic_acids import nucleotide_parts
 from .q_score import q_scores
 
@@ -32,6 +32,7 @@ def report(
     resolution: Any,
     *,
     planes: PlaneSet | None = None,
+    geometry: GeometryReport | None = None,
 ) -> dict[str, Any]:
     """Assess a model and its fit to a map.
 
@@ -47,6 +48,9 @@ def report(
         Resolution in Å.
     planes : PlaneSet, optional
         What is flat in it, such as in the model before a fit; by default what `chemistry.planes.find_planes` finds.
+    geometry : GeometryReport, optional
+        Where it is known, as that of `validation.model_geometry.geometry_of_model`, which tells clashes of models without
+        hydrogens.
 
     Returns
     -------
@@ -66,7 +70,7 @@ def report(
     return {
         "resolution": as_number(resolution, "resolution"),
         **map_report(topology, positions, density_map, resolution),
-        "geometry": geometry_report(topology, positions).as_dict(),
+        "geometry": (geometry or geometry_report(topology, positions)).as_dict(),
         "flat_ligands": [ligand.as_dict() for ligand in flat_ligands(topology, planes, positions)],
     }
 
@@ -84,7 +88,7 @@ def map_report(
         Plain numbers, strings and lists, ready for JSON; None for what is undefined.
 
         ``cc_mask`` (`validation.correlation`), ``cc_bases`` and ``cc_backbone`` (the same around the bases of nucleotides, and
-        around their sugars and phosphates), ``q_score`` (mean over the atoms, σ = 0.6 Å, `validation.q_score`), ``fsc`` (the
+        around their sugars and phosphates), ``q_score`` (mean over the atoms, σ = 0.4 Å, `validation.q_score`), ``fsc`` (the
         curve of `validation.fsc`, None where no atom is near the map), ``fsc_resolution`` (Å, where it falls below 0.5, or its
         last shell where it never does; None where it is nowhere above), ``fsc_falls`` (whether it does fall), and ``residues``:
         for each its ``residue`` (as in ``A HIS 57B``), ``chain``, ``name``, ``number``, ``insertion_code``,

@@ -59,7 +59,7 @@ def test_a_correlation_that_differs_by_noise_is_none_either(good: GeometryReport
     [
         ({"bond_rmsd": 0.034}, "strain of bonds"),
         ({"angle_rmsd": 4.4}, "strain of angles"),
-        ({"clash_count": 20}, "clashes"),
+        ({"clash_count": 40}, "clashes"),
         ({"ramachandran_outlier_count": 9}, "Ramachandran outliers"),
         ({"rotamer_outlier_count": 12}, "rotamer outliers"),
         ({"twisted_count": 5}, "twisted peptides"),
@@ -70,7 +70,12 @@ def test_a_geometry_that_was_bad_outweighs_a_little_correlation(
     good: GeometryReport, wrong: dict[str, float], name: str
 ) -> None:
     good = replace(
-        good, bond_rmsd=0.014, angle_rmsd=2.3, rotamer_outlier_count=1, ramachandran_outlier_count=0
+        good,
+        bond_rmsd=0.014,
+        angle_rmsd=2.3,
+        rotamer_outlier_count=1,
+        ramachandran_outlier_count=0,
+        clash_count=0,
     )
     bad = replace(good, **wrong)
     assert clearly_better(good, bad) == [name] and clearly_better(bad, good) == []

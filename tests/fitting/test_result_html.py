@@ -47,7 +47,7 @@ def result(fitted):
 @pytest.fixture
 def summary(result):
     """Return what a summary has of the figures that are shown."""
-    geometry = {"bond_rmsd": 0.0131, "angle_rmsd": 2.5, "clashscore": 1.0}
+    geometry = {"bond_rmsz": 0.412, "angle_rmsz": 0.6, "clashscore": 1.0}
     geometry |= {"ramachandran_outlier_count": None, "rotamer_outlier_count": 2}
     return {
         **{
@@ -97,9 +97,9 @@ def test_a_written_result_shows_doubts_picture_and_links(result, summary, tmp_pa
     (picture,) = [each["src"] for each in outline.attributes if "src" in each]
     assert base64.b64decode(picture.partition("base64,")[2]) == PNG
     cells = re.findall(r"<tr><th scope=\"row\">(.*?)</th>(.*?)</tr>", markup)
-    assert {name: re.findall("<td>(.*?)</td>", row) for name, row in cells}["bond RMSD (Å)"] == [
-        "0.013",
-        "0.013",
+    assert {name: re.findall("<td>(.*?)</td>", row) for name, row in cells}["bond RMSZ"] == [
+        "0.41",
+        "0.41",
         "–",
     ]
     assert "Ramachandran outliers" not in dict(cells)
@@ -107,7 +107,7 @@ def test_a_written_result_shows_doubts_picture_and_links(result, summary, tmp_pa
 
 def test_where_the_model_was_kept_what_the_simulation_made_of_it_is_told(result, summary, tmp_path):
     kept = result.keeping_before("a <worse> geometry")
-    simulated = {"cc": 0.123, "q_score": 0.2, "ca_rmsd": 4.0, "geometry": {"bond_rmsd": 0.5}}
+    simulated = {"cc": 0.123, "q_score": 0.2, "ca_rmsd": 4.0, "geometry": {"bond_rmsz": 0.5}}
     for each in (
         kept,
         replace(kept, written=Written(tmp_path, {**summary, "simulated": simulated, "doubts": []})),

@@ -74,9 +74,9 @@ def test_curves_and_bars_are_left_out_where_there_are_none():
     assert [trace["name"] for trace in figure["data"]] == ["after"]
     assert figure["layout"]["xaxis"]["ticktext"] == ["20", "10", "6", "5"]
     assert fsc_figure({"final": ("after", None)}) is None
-    report = {"bond_rmsd": 0.01, "ramachandran_outlier_count": 2, "ramachandran_count": 50}
+    report = {"bond_rmsz": 0.4, "ramachandran_outlier_count": 2, "ramachandran_count": 50}
     bars = geometry_figure({"final": ("after", report), "reference": ("reference", None)})["data"]
-    assert [bar["y"] for bar in bars] == [[0.01], [4.0]]
+    assert [bar["y"] for bar in bars] == [[0.4], [4.0]]
     assert geometry_figure({"final": ("after", {})}) is None
 
 

@@ -14,7 +14,11 @@ from openmm_density.models.chemistry.elements import is_hydrogen
 from openmm_density.models.chemistry.stereocentres import chiral_centres
 from openmm_density.models.chemistry.torsions import peptide_torsions
 from openmm_density.models.structures import Model, read_model
+from openmm_density.validation import model_geometry
+from openmm_density.validation.all_atom_contacts import contacts_of_prepared
 from openmm_density.validation.geometry import compare_geometry, geometry_report
+from openmm_density.validation.ideal_values import geometry_scores
+from openmm_density.validation.model_geometry import geometry_of_model
 from tests.small_models import ADK_OPEN, fragment_lines, shaken, written
 
 
@@ -39,7 +43,8 @@ def test_refined_models_are_near_ideal(
     report = geometry_report(model.topology, model.positions)
     assert 0.003 < report.bond_rmsd < bond_limit
     assert 0.5 < report.angle_rmsd < angle_limit
-    assert report.clashscore < 2
+    assert report.clashscore is None
+    assert report.bond_rmsz < 1.5 and report.angle_rmsz < 1.6
     assert report.wrong_alpha_count == report.wrong_centre_count == report.twisted_count == 0
 
 
@@ -98,32 +103,31 @@ def test_mirrored_model_has_only_wrong_centres(native: Model) -> None:
     assert report.wrong_centres[0] == "D MET 1 CA"
     original = geometry_report(native.topology, native.positions)
     assert report.bond_rmsd == pytest.approx(original.bond_rmsd, rel=1e-12)
-    assert report.clash_count == original.clash_count
 
 
-def test_clashes_agree_with_a_loop_over_all_pairs(small_data: Path) -> None:
-    model = read_model(small_data / "emd5925_frag/5925_native.pdb")
+def test_clashes_are_those_of_all_atoms_with_the_hydrogens_that_are_built(native: Model) -> None:
+    prepared = prepare(native)
     rng = np.random.default_rng(1)
-    positions = model.positions + rng.normal(scale=0.3, size=model.positions.shape)
-    report = geometry_report(model.topology, positions)
-    radii = {"C": 1.70, "N": 1.55, "O": 1.52, "S": 1.80}
-    symbols = [atom.element.symbol for atom in model.topology.atoms()]
-    near = [{k} for k in range(len(symbols))]
-    bonded = [{k} for k in range(len(symbols))]
-    for a, b in model.topology.bonds():
-        bonded[a.index].add(b.index)
-        bonded[b.index].add(a.index)
-    for _ in range(4):
-        near = [set().union(*(bonded[j] for j in group)) for group in near]
-    distances = np.linalg.norm(positions[:, None] - positions, axis=-1)
-    count = 0
-    for i in range(len(symbols)):
-        for j in range(i):
-            allowed = 0.8 if {symbols[i], symbols[j]} <= {"N", "O", "S"} else 0.4
-            overlap = radii[symbols[i]] + radii[symbols[j]] - distances[i, j]
-            count += overlap > allowed and j not in near[i]
-    assert report.clash_count == count > 20
-    assert report.clashscore == pytest.approx(1000 * count / len(symbols))
+    places = prepared.positions + rng.normal(scale=0.3, size=prepared.positions.shape)
+    contacts = contacts_of_prepared(prepared.topology, prepared.input_index, places)
+    report = geometry_report(prepared.topology, places)
+    assert report.clash_count >= len(contacts.clashes) > 20  # with those of atoms that were built
+    model = geometry_of_model(native)
+    own = contacts_of_prepared(prepared.topology, prepared.input_index, prepared.positions)
+    assert model.clashscore == own.clashscore and model.clash_count == len(own.clashes)
+    assert model.bond_rmsz == geometry_scores(native.topology, native.positions).bond_rmsz
+
+
+def test_a_model_without_hydrogens_that_can_be_built_has_no_clashscore(
+    native: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(model: Model) -> None:
+        raise InputError("of an unknown kind")
+
+    monkeypatch.setattr(model_geometry, "prepare", failing)
+    report = geometry_of_model(native)
+    assert report.clashscore is None and report.clash_count is None
+    assert "hydrogens could not be built (of an unknown kind" in report.notes[-1]
 
 
 def test_hydrogens_do_not_matter(small_data: Path) -> None:
@@ -246,7 +250,7 @@ def test_side_chains_that_are_cut_short_are_judged_as_far_as_they_go(
 
 def test_report_is_plain_data(native: Model) -> None:
     values = geometry_report(native.topology, native.positions).as_dict()
-    of_nucleic_acids = {"pucker_outlier_count", "base_pair_count"}
+    of_nucleic_acids = {"pucker_outlier_count", "base_pair_count", "clash_count", "clashscore"}
     assert {name for name, value in values.items() if value is None} == of_nucleic_acids
     assert all(isinstance(value, (int, float, str, list, type(None))) for value in values.values())
     assert "omega" not in values and values["cis_count"] == 0
@@ -257,7 +261,7 @@ def test_model_without_anything_to_measure(small_data: Path, tmp_path: Path) -> 
     path.write_text("HETATM    1 MG    MG A   1       1.000   2.000   3.000  1.00 20.00          MG\n")
     model = read_model(path)
     report = geometry_report(model.topology, model.positions)
-    assert (report.bond_count, report.angle_count, report.clash_count, report.cis_count) == (0, 0, 0, 0)
+    assert (report.bond_count, report.angle_count, report.bond_z_count, report.cis_count) == (0, 0, 0, 0)
     assert report.as_dict()["bond_rmsd"] is None
 
 

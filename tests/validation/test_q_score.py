@@ -9,7 +9,7 @@ from openmm import app, unit
 from openmm_density import DensityMap
 from openmm_density.base.errors import InputError
 from openmm_density.models import read_model
-from openmm_density.validation.q_score import expected_q, q_scores
+from openmm_density.validation.q_score import expected_q, q_scores, usual_q
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,7 @@ def test_scores_are_those_of_a_loop_over_points(fragment, sigma):
 
 def test_published_value_of_tobacco_mosaic_virus(virus):
     # EMD-4413 with 6I5A: 0.679 at σ = 0.4 in the table that the authors of the Q-score publish for the EMDB.
-    assert q_scores(*virus, sigma=0.4).mean == pytest.approx(0.679, abs=0.01)
+    assert q_scores(*virus).mean == pytest.approx(0.679, abs=0.01)
 
 
 def test_scores_rise_with_resolution(virus, fragment, small_data):
@@ -119,9 +119,10 @@ def test_perfect_gaussians_score_one():
     grid = step * np.stack(np.meshgrid(*[np.arange(61)] * 3, indexing="ij"), axis=-1)
     density = np.exp(-0.5 * ((grid - centre) ** 2).sum(axis=-1) / 0.6**2)
     density_map = DensityMap(density.transpose(2, 1, 0), np.eye(3) * step, np.zeros(3))
-    assert q_scores(density_map, topology, centre[None]).mean == pytest.approx(1, abs=1e-3)
-    assert q_scores(density_map, topology, centre[None] * 0.1 * unit.nanometer).mean > 0.999
-    assert q_scores(density_map, topology, centre[None], sigma=0.4).mean < 0.99
+    assert q_scores(density_map, topology, centre[None], sigma=0.6).mean == pytest.approx(1, abs=1e-3)
+    nanometres = centre[None] * 0.1 * unit.nanometer
+    assert q_scores(density_map, topology, nanometres, sigma=0.06 * unit.nanometer).mean > 0.999
+    assert q_scores(density_map, topology, centre[None]).mean < 0.99
 
 
 def test_what_cannot_be_scored_has_none(fragment):
@@ -151,7 +152,16 @@ def test_errors(fragment):
 
 
 def test_the_expected_q_score_is_that_of_the_published_line():
-    assert expected_q(2.0) == pytest.approx(1.1192 - 2 * 0.1775)
+    assert expected_q(2.0) == pytest.approx(1.1242 - 2 * 0.1866)
+    assert expected_q(2.0, sigma=0.6) == pytest.approx(1.1192 - 2 * 0.1775)
     assert expected_q(3.0, "nucleotide", sigma=0.4) == pytest.approx(0.9436 - 3 * 0.1465)
     with pytest.raises(InputError, match="protein and nucleotide"):
         expected_q(2.0, "water")
+
+
+def test_what_is_usual_of_a_model_is_that_of_its_polymers(virus, small_data):
+    _, topology, _ = virus
+    dna = read_model(small_data / "zoo/1bna_strand.pdb").topology
+    assert usual_q(dna, 3.0) == pytest.approx(expected_q(3.0, "nucleotide"))
+    assert usual_q(topology, 3.0) == pytest.approx(expected_q(3.0))
+    assert usual_q(topology, 7.0) is None and usual_q(app.Topology(), 3.0) is None

@@ -200,11 +200,12 @@ def _experiment(block: gemmi.cif.Block, entry: str) -> None:
 
 
 def _restraints(block: gemmi.cif.Block, geometry: Mapping[str, Any], method: str) -> None:
-    """Write ``_refine_ls_restr``: deviations from ideal values, in Å and degrees."""
+    """Write ``_refine_ls_restr``: deviations from Amber's ideal values in Å and degrees, and RMS Z-scores by CCP4's."""
     rows = [
-        (f"amber_{kind}", geometry[f"{name}_rmsd"], geometry[f"{name}_count"])
-        for kind, name in (("bond_d", "bond"), ("angle_d", "angle"))
-        if geometry[f"{name}_rmsd"] is not None
+        (f"{source}_{kind}_{what}", geometry[f"{name}_{key}"], geometry[f"{name}_{count}"])
+        for source, what, key, count in (("amber", "d", "rmsd", "count"), ("ccp4", "rmsz", "rmsz", "z_count"))
+        for kind, name in (("bond", "bond"), ("angle", "angle"))
+        if geometry[f"{name}_{key}"] is not None
     ]
     if not rows:
         return

@@ -18,7 +18,6 @@ from ...maps.density_map import DensityMap
 from ...maps.model_density import B_PER_RESOLUTION
 from ...models.chemistry.elements import is_hydrogen
 from ...models.chemistry.residues import residue_kind
-from ...validation.all_atom_contacts import AllAtomContacts
 from ...validation.box_correlations import box_correlations
 from ...validation.correlation import MapCorrelation
 from ...validation.emringer import emringer
@@ -30,7 +29,7 @@ from ...validation.fsc import (
     unmasked_model_fsc,
 )
 from ...validation.model_report import nucleic_correlations
-from ...validation.q_score import expected_q, q_scores
+from ...validation.q_score import q_scores, usual_q
 from ...validation.segment_overlap import segment_overlap
 from .cctbx_figures import cctbx_figures
 
@@ -44,8 +43,6 @@ class FiguresOfModel:
     b_factors: np.ndarray  # `b_factors`, `occupancies` (N,) in Å², and fractions.
     occupancies: np.ndarray
     path: Path | None = None  # A file with the same atoms, for the library that reads its own; None for none
-    # Of the same atoms with their hydrogens; None where these could not be had
-    contacts: AllAtomContacts | None = None
 
 
 @takes_units("resolution")
@@ -79,8 +76,7 @@ def deposition_figures(
     dict
         Plain numbers, None for what is undefined.
 
-        ``model``: ``composition`` and ``mean_b_factors`` (`deposition.composition`), and of the contacts, where these are known,
-        ``clashscore`` and ``clashes``.
+        ``model``: ``composition`` and ``mean_b_factors`` (`deposition.composition`).
         ``map``: ``correlations`` (``cc_mask``, ``cc_volume``, ``cc_peaks``, ``cc_box``, in Phenix' definitions with the model's B
         factors, or 8 d where it has none; ``b_used`` says which), ``emringer`` and ``emringer_side_chains``, ``smoc`` (mean over
         the residues), ``cc_bases`` and ``cc_backbone`` of nucleotides, ``q_score``, ``q_score_expected`` and
@@ -98,8 +94,6 @@ def deposition_figures(
         "model": {
             "composition": composition(model.topology),
             "mean_b_factors": mean_b_factors(model.topology, model.b_factors),
-            "clashscore": None if model.contacts is None else model.contacts.clashscore,
-            "clashes": None if model.contacts is None else len(model.contacts.clashes),
         },
         "map": _of_map(
             model, density_map, resolution_in_angstrom(resolution), residue_q_scores, masked_fsc, of_map
@@ -185,23 +179,15 @@ def _correlations(
 def _relative_q(topology: app.Topology, residue_q_scores: Any, resolution: float) -> dict[str, float | None]:
     """Compare the mean Q-score over the atoms of polymers with what is usual at the resolution."""
     scores = np.array([np.nan if score is None else score for score in residue_q_scores], dtype=np.float64)
-    counts, expected = np.zeros(len(scores)), np.zeros(len(scores))
+    counts = np.zeros(len(scores))
     for residue in topology.residues():
-        kind = kind_of(residue)
-        if kind in ("protein", "nucleotide") and np.isfinite(scores[residue.index]):
-            heavy = [a for a in residue.atoms() if a.element is not None and a.element.atomic_number > 1]
-            counts[residue.index] = len(heavy)
-            expected[residue.index] = expected_q(resolution, kind)
+        if residue_kind(residue) == "polymer" and np.isfinite(scores[residue.index]):
+            counts[residue.index] = sum(not is_hydrogen(atom) for atom in residue.atoms())
     if not counts.any():
         return dict.fromkeys(("q_score", "q_score_expected", "q_score_relative"))
-    mean, usual = (float(np.average(np.nan_to_num(values), weights=counts)) for values in (scores, expected))
-    # Beyond some 6 Å the line leads below 0, which no average is.
-    known = usual > 0
-    return {
-        "q_score": mean,
-        "q_score_expected": usual if known else None,
-        "q_score_relative": mean / usual if known else None,
-    }
+    mean, usual = float(np.average(np.nan_to_num(scores), weights=counts)), usual_q(topology, resolution)
+    relative = None if usual is None else mean / usual
+    return {"q_score": mean, "q_score_expected": usual, "q_score_relative": relative}
 
 
 def _resolutions(curves: dict[str, ShellCorrelation | None]) -> dict[str, Any]:

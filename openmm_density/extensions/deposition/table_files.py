@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +21,9 @@ from ...fitting.written_atoms import input_b_factors, input_occupancies
 from ...maps.density_map import DensityMap
 from ...models.chemistry.elements import is_hydrogen
 from ...models.model import Model
-from ...models.preparation import prepare
 from ...models.structure_files import write_model_cif
-from ...validation.all_atom_contacts import AllAtomContacts, contacts_of_prepared
 from ...validation.fsc import ShellCorrelation
-from ...validation.geometry import geometry_report
+from ...validation.model_geometry import geometry_of_model
 from .cif_categories import add_refinement
 from .diffraction import Crystal, crystal_of
 from .figures import FiguresOfModel, deposition_figures, map_figures
@@ -77,7 +74,7 @@ def _known(
     """Return what the table is made of, and the B factors of the atoms but hydrogens."""
     model = result.prepared.model
     b_factors, occupancies = _values(result)
-    contacts, of_map = figures_beside(fit, result)
+    of_map = figures_beside(fit, result)
     written = folder / "fitted.pdb"
     figures = deposition_figures(
         FiguresOfModel(
@@ -86,7 +83,6 @@ def _known(
             b_factors,
             occupancies,
             written if written.exists() else folder / "fitted_input.cif",
-            contacts.result(),
         ),
         fit.density_map,
         fit.density.resolution,
@@ -112,24 +108,16 @@ def _known(
     return known, np.asarray(b_factors)[heavy]
 
 
-def figures_beside(
-    fit: FlexibleFit, result: FitResult
-) -> tuple[HelperResult[AllAtomContacts], HelperResult[dict[str, Any]]]:
-    """Begin what takes long of the table, where something is done beside the fit: contacts, and figures of model and map."""
+def figures_beside(fit: FlexibleFit, result: FitResult) -> HelperResult[dict[str, Any]]:
+    """Begin what takes long of the table, where something is done beside the fit: figures of model and map."""
     prepared, shared, key = result.prepared, fit.beside.shared, result.final.tobytes()
     b_factors, occupancies = _values(result)
-    contacts = fit.beside.once(
-        key,
-        contacts_of_prepared,
-        *(shared(prepared.topology), prepared.input_index, result.final, occupancies),
-    )
-    of_map = fit.beside.once(
+    return fit.beside.once(
         key,
         map_figures,
         *(shared(prepared.model.topology), prepared.input_positions(result.final), b_factors, occupancies),
         *(shared(fit.density_map), fit.density.resolution),
     )
-    return contacts, of_map
 
 
 def _values(result: FitResult) -> tuple[np.ndarray, np.ndarray]:
@@ -179,21 +167,19 @@ def write_table_of_model(
         # As it is scored: of a trajectory the last frame.
         written = Path(folder) / "model.cif"
         write_model_cif(written, model, positions)
-        contacts, missing = _contacts(model, positions)
-        shown = FiguresOfModel(
-            model.topology, positions, model.known_b_factors, model.occupancies, written, contacts
-        )
+        shown = FiguresOfModel(model.topology, positions, model.known_b_factors, model.occupancies, written)
         figures = deposition_figures(shown, density_map, resolution)
+    geometry = geometry_of_model(model, positions)
     known = TableInput(
         figures,
-        geometry_report(model.topology, positions).as_dict(),
+        geometry.as_dict(),
         resolution,
         *(Path(name).name for name in names),
         [float(size) for size in density_map.voxel_size],
         versions()["openmm-density"] or "",
         crystal or crystal_of(density_map, model.cell, model.space_group),
         symmetric=_symmetry_scored(scored.get("assembly")),
-        remarks=[*remarks, *missing],
+        remarks=[*remarks, *geometry.notes],
         half_map_resolution=scored.get("half_map_resolution") if scored.get("half_map_falls") else None,
     )
     write_text(path, table_one(known))
@@ -209,13 +195,3 @@ def _symmetry_scored(found: Mapping[str, Any] | None) -> Symmetric | None:
         if found["unit"]
         else Symmetric(found["symmetry"], found["copies"], found["cc"])
     )
-
-
-def _contacts(model: Model, positions: np.ndarray) -> tuple[AllAtomContacts | None, list[str]]:
-    """Return the contacts with hydrogens, which are built; else a sentence that says why there are none."""
-    try:
-        prepared = prepare(replace(model, positions=positions))
-        of_atoms = prepared.input_index, prepared.positions, model.occupancies
-        return contacts_of_prepared(prepared.topology, *of_atoms), []
-    except Exception as error:
-        return None, [f"No clashscore, as hydrogens could not be built ({one_line(error)})."]

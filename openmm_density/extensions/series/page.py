@@ -218,7 +218,7 @@ def _volume_blocks(rows: Sequence[Mapping[str, Any]], result: SeriesResult) -> l
         ("step (Å)", "rmsd_to_previous", ".2f"),
         ("passes differ (Å)", "passes_differ", ".2f"),
         ("CC of other pass", "cc_of_other_pass", ".3f"),
-        ("clashes / 1000", "clashscore", ".1f"),
+        ("clashscore", "clashscore", ".1f"),
         ("Ramachandran outliers", "ramachandran_outliers", "d"),
         ("doubts", "doubts", "d"),
         ("folder", "folder", ""),

@@ -31,12 +31,12 @@ WHOLE = 0.9
 # What is clearly worse after a fit than relaxed: an RMSD by this factor, and numbers by more than 5 and by this share of what
 # was counted. Adenylate kinase, fitted well from afar into 5 Å, has 1.08 times the RMSD of angles and fewer outliers; EMD-3488,
 # pulled by 180 kJ/mol per atom, 1.4 times and outliers in one side chain of 25 more.
-WORSE_RMSD = 1.2
+WORSE_RMSZ = 1.2
 # The same of a model refined against amplitudes, which know bonds and angles better than a force field does: 1G8A, as it was
 # deposited with data to 1.23 Å, has 1.7 times the RMSD of bonds.
-WORSE_RMSD_BY_AMPLITUDES = 2.0
+WORSE_RMSZ_BY_AMPLITUDES = 2.0
 WORSE_BY = 5
-WORSE_SHARE = {"ramachandran_outlier": 0.02, "rotamer_outlier": 0.02, "clash": 0.002}
+WORSE_SHARE = {"ramachandran_outlier": 0.02, "rotamer_outlier": 0.02, "clash": 0.01}
 # Steps (those of the shortest protocol) before which a strong pull has had little time to come to rest.
 FEW_STEPS = 5000
 # Published resolutions may be a little beyond what the voxels hold.
@@ -190,12 +190,16 @@ def _geometry_doubt(result: FitResult, summary: Mapping[str, Any], scan: Strengt
         return []
     relaxed, after = (summary[f"geometry_{stage}"] for stage in ("relaxed", "final"))
     worse, places = [], []
-    limit = WORSE_RMSD if result.amplitude_weight is None else WORSE_RMSD_BY_AMPLITUDES
-    for name, key, form, unit in (("bond", "bond", ".3f", " Å"), ("angle", "angle", ".2f", "°")):
-        values = relaxed[f"{key}_rmsd"], after[f"{key}_rmsd"]
+    limit = WORSE_RMSZ if result.amplitude_weight is None else WORSE_RMSZ_BY_AMPLITUDES
+    for name in ("bond", "angle"):
+        values = relaxed[f"{name}_rmsz"], after[f"{name}_rmsz"]
         if None not in values and values[1] > limit * values[0]:
-            worse.append(f"{name} RMSD {values[0]:{form}} to {values[1]:{form}}{unit}")
-            places.append(_worst_place(name, after[f"worst_{key}_atoms"]))
+            worse.append(f"{name} RMSZ {values[0]:.2f} to {values[1]:.2f}")
+            places.append(_worst_place(name, after[f"worst_{name}_atoms"]))
+    beyond = _new("z_outliers", relaxed, after)
+    if beyond:
+        worse.append(f"{len(beyond)} of the bonds and angles beyond 5 standard deviations")
+        places += map(Place.of, beyond)
     for name, key, of in (
         ("Ramachandran outliers", "ramachandran_outlier", "ramachandran_count"),
         ("rotamer outliers", "rotamer_outlier", "rotamer_count"),

@@ -13,7 +13,11 @@ from .agreement import Matched
 GEOMETRY = (
     ("bond RMSD (Å)", "bond_rmsd", ".3f"),
     ("angle RMSD (°)", "angle_rmsd", ".2f"),
-    ("clashes per 1000 atoms", "clashscore", ".1f"),
+    ("bond RMSZ", "bond_rmsz", ".2f"),
+    ("angle RMSZ", "angle_rmsz", ".2f"),
+    ("bonds #|Z|>5", "bond_outlier_count", "d"),
+    ("angles #|Z|>5", "angle_outlier_count", "d"),
+    ("clashscore", "clashscore", ".1f"),
     ("Ramachandran outliers", "ramachandran_outlier_count", "d"),
     ("rotamer outliers", "rotamer_outlier_count", "d"),
     ("twisted peptides", "twisted_count", "d"),
@@ -95,7 +99,9 @@ class _Figures:
         if self._after("cc_bases") is not None:
             self._compare("  of the bases", ".3f", "cc_bases")
             self._compare("  of sugars and phosphates", ".3f", "cc_backbone")
-        self._compare("Q-score", ".3f", "q_score")
+        usual = summary.get("q_score_usual")
+        said = "" if usual is None else f" ({usual:.2f} is usual)"
+        self._compare(f"Q-score{said}", ".3f", "q_score")
         stages: tuple[Callable[[str], Any], ...] = (
             lambda key: summary[f"{key}_initial"],
             self._after,

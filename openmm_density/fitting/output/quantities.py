@@ -35,7 +35,7 @@ UNITS = {
     "separation": "Å",
     "frequency": "1/Å",
     **dict.fromkeys(("strength", "final_strength", "chosen", "most"), "kJ/mol per fitted atom"),
-    "clashscore": "clashes per 1000 non-hydrogen atoms",
+    "clashscore": "clashes per 1000 atoms",
     **dict.fromkeys(("gain", "strain"), "kJ/mol"),
     **dict.fromkeys(("disagreement_worst", "disagreement_bound"), "kcal/mol/Å"),
     "work": "steps of the whole model, estimated",

@@ -23,8 +23,10 @@ from ...models.chemistry.planes import find_planes, planarity_report
 from ...restraints import Violation, find_violations
 from ...validation.density_level import density_level
 from ...validation.flatness import flat_ligands
-from ...validation.geometry import compare_geometry, geometry_report
+from ...validation.geometry import compare_geometry
 from ...validation.map_checks import MapChecks
+from ...validation.model_geometry import geometry_of_model
+from ...validation.q_score import usual_q
 from ..fit_result import FitResult
 from ..flexible_fit import FlexibleFit
 from ..half_maps import StrengthScan
@@ -59,7 +61,7 @@ def summarize(
     violated = _violations(fit, result)
     summary = {
         **_data(fit, result, model_path, map_path),
-        **_agreement(result, agreement),
+        **_agreement(fit, result, agreement),
         **_map_as_used(fit, result, checks, spellings),
         **_course(fit, result),
         **times_of(fit.stopwatch, scan),
@@ -160,7 +162,7 @@ def _data(fit: FlexibleFit, result: FitResult, model_path: str, map_path: str) -
     }
 
 
-def _agreement(result: FitResult, agreement: ModelAgreement) -> dict[str, Any]:
+def _agreement(fit: FlexibleFit, result: FitResult, agreement: ModelAgreement) -> dict[str, Any]:
     """Return how well the model agrees with the map, and with the reference; see `quantities` for what each number is."""
     return {
         "cc_initial": result.cc_initial,
@@ -170,6 +172,7 @@ def _agreement(result: FitResult, agreement: ModelAgreement) -> dict[str, Any]:
         "similarity_final": result.similarity_final,
         "ca_rmsd_initial": result.ca_rmsd_initial,
         "ca_rmsd_final": result.ca_rmsd_final,
+        "q_score_usual": usual_q(result.prepared.model.topology, fit.density.resolution),
         "ca_rmsd_of": None if agreement.matched is None else asdict(agreement.matched),
         **agreement.overall,
     }
@@ -268,7 +271,7 @@ def _geometry(fit: FlexibleFit, result: FitResult) -> dict[str, Any]:
     """Return the geometry of the model before, relaxed and after, and of the reference, and what the fit changed of it."""
     prepared, reference = result.prepared, fit.reference
     before, relaxed, after = map(fit.geometry, (result.initial, result.relaxed, result.final))
-    of_reference = None if reference is None else geometry_report(reference.topology, reference.positions)
+    of_reference = None if reference is None else geometry_of_model(reference)
     return {
         "start_strain": fit.start_strain.as_dict(prepared.topology),
         "pierced_rings_final": [

@@ -56,7 +56,9 @@ def test_the_categories_are_there_with_the_dictionarys_names(written, known):
     assert f"CC_mask {known.figures['map']['correlations']['cc_mask']:.3f}" in fitting["details"][0]
     assert fitting["entry_id"] == block.get_mmcif_category("_refine.")["entry_id"] == ["5NI1"]
     restraints = block.get_mmcif_category("_refine_ls_restr.")
-    assert float(restraints["dev_ideal"][0]) == pytest.approx(known.geometry["bond_rmsd"], abs=1e-4)
+    by_type = dict(zip(restraints["type"], map(float, restraints["dev_ideal"])))
+    assert by_type["amber_bond_d"] == pytest.approx(known.geometry["bond_rmsd"], abs=1e-4)
+    assert by_type["ccp4_angle_rmsz"] == pytest.approx(known.geometry["angle_rmsz"], abs=1e-4)
     assert set(restraints["pdbx_refine_id"]) == set(block.get_mmcif_category("_refine.")["pdbx_refine_id"])
 
 

@@ -39,7 +39,7 @@ def test_the_figures_are_plain_and_relative_q_is_to_what_is_expected(known):
     assert json.loads(json.dumps(figures, allow_nan=False)) == figures
     of_map = figures["map"]
     assert of_map["q_score"] == pytest.approx(0.6)
-    assert of_map["q_score_relative"] == pytest.approx(0.6 / (1.1192 - 3.2 * 0.1775))
+    assert of_map["q_score_relative"] == pytest.approx(0.6 / (1.1242 - 3.2 * 0.1866))
     assert of_map["correlations"]["b_used"] == "model" and figures["cctbx"] is None
     assert of_map["fsc"]["masked_0.5"]["resolution"] > of_map["fsc"]["masked_0.143"]["resolution"] > 2
 

@@ -40,9 +40,9 @@ def test_every_figure_has_a_row_with_who_says_it_and_what_is_unknown_is_marked(k
     assert "Amber ff14SB" in found["R.m.s. deviation, bond lengths (Å)"][1]
     # Without MolProbity ours are there, and say that they are not MolProbity's.
     assert "not MolProbity's" in found["Side chains not staggered (%)"][1]
-    assert "Clashscore" not in found and "Clashes per 1000 non-hydrogen atoms" in found
-    model = {**model, "clashscore": 12.5}
-    own = rows(table_one(replace(known, figures={**known.figures, "model": model})))
+    rms, beyond, of = (known.geometry[f"angle_{name}"] for name in ("rmsz", "outlier_count", "z_count"))
+    assert found["RMSZ, bond angles (#\\|Z\\|>5)"][0] == f"{rms:.2f} ({beyond} of {of})"
+    own = rows(table_one(replace(known, geometry={**known.geometry, "clashscore": 12.5})))
     assert own["Clashscore"][0] == "12.50"
     assert "our implementation" in own["Clashscore"][1] and "CaBLAM" in text
     assert 'pip install "openmm-density[deposition]"' in text

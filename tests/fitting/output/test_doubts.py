@@ -248,11 +248,11 @@ def test_doubtful_stretches_are_told_of_in_a_sentence_each(fitted, monkeypatch):
     np.testing.assert_allclose(place["centre"], np.mean(centres, axis=0), atol=2e-3)
 
 
-def geometry(bond, angle, rotamers=0, ramachandran=0, clashes=0):
+def geometry(bond, angle, rotamers=0, ramachandran=0, clashes=0, beyond=()):
     return {
-        "bond_rmsd": bond,
+        "bond_rmsz": bond,
         "worst_bond_atoms": "A LEU 5 CA - A LEU 5 CB",
-        "angle_rmsd": angle,
+        "angle_rmsz": angle,
         "worst_angle_atoms": "A GLY 6 N - A GLY 6 CA - A GLY 6 C",
         "rotamer_outlier_count": rotamers,
         "rotamer_count": 434,
@@ -260,6 +260,7 @@ def geometry(bond, angle, rotamers=0, ramachandran=0, clashes=0):
         "ramachandran_count": 566,
         "clash_count": clashes,
         "atom_count": 4580,
+        "z_outliers": list(beyond),
     }
 
 
@@ -283,16 +284,21 @@ def fit_of(**changes):
     [
         # EMD-3488 and adenylate kinase.
         (
-            geometry(0.0129, 2.41, 7),
-            geometry(0.0170, 3.29, 24, 1),
-            "bond RMSD 0.013 to 0.017 Å, angle RMSD 2.41 to 3.29°, rotamer outliers 7 to 24",
+            geometry(0.93, 1.20, 7),
+            geometry(1.33, 1.83, 24, 1),
+            "bond RMSZ 0.93 to 1.33, angle RMSZ 1.20 to 1.83, rotamer outliers 7 to 24",
         ),
-        (geometry(0.0137, 2.63, 10), geometry(0.0137, 2.85, 0, 1), None),
-        (geometry(0.013, 2.4), geometry(0.013, 2.4, 8, 11, 9), None),
+        (geometry(1.2, 1.34, 10), geometry(0.4, 1.4, 0, 1), None),
+        (geometry(1.2, 1.3), geometry(0.4, 0.6, 8, 11, 45), None),
         (
-            geometry(0.013, 2.4),
-            geometry(0.013, 2.4, 9, 12, 10),
-            "Ramachandran outliers 0 to 12, rotamer outliers 0 to 9, clashes 0 to 10",
+            geometry(1.2, 1.3),
+            geometry(0.4, 0.6, beyond=["A GLY 6 N - A GLY 6 CA"]),
+            "1 of the bonds and angles beyond 5 standard deviations",
+        ),
+        (
+            geometry(1.2, 1.3),
+            geometry(0.4, 0.6, 9, 12, 46),
+            "Ramachandran outliers 0 to 12, rotamer outliers 0 to 9, clashes 0 to 46",
         ),
         (geometry(None, None, None, None, 0), geometry(None, None, None, None, 0), None),
     ],
@@ -306,8 +312,8 @@ def test_what_the_pull_made_clearly_worse_is_doubted(relaxed, after, named):
     (doubt,) = (with_arguments(doubt.sentence, {}) for doubt in found)
     assert f"({named});" in doubt and "180 kJ/mol per atom" in doubt and "lower strength" in doubt
     assert "lower --strength" in with_arguments(found[0].sentence, {"strength": "--strength"})
-    rmsds = [place.label for place in found[0].places if place.label.startswith("worst")]
-    assert len(rmsds) == named.count("RMSD")
+    worst = [place.label for place in found[0].places if place.label.startswith("worst")]
+    assert len(worst) == named.count("RMSZ")
 
     def said(scan=None, **changes):
         (doubt,) = doubts._geometry_doubt(fit_of(**changes), summary, scan)
@@ -327,12 +333,12 @@ def test_amplitudes_may_pull_bonds_further_than_a_map():
     refined = fit_of(amplitude_weight=3.0)
 
     def found(after):
-        summary = {"geometry_relaxed": geometry(0.014, 2.4), "geometry_final": after}
+        summary = {"geometry_relaxed": geometry(1.2, 1.3), "geometry_final": after}
         return doubts._geometry_doubt(refined, summary, None)
 
-    assert found(geometry(0.024, 2.9)) == []  # 1G8A as it was deposited, with data to 1.23 Å
-    (doubt,) = found(geometry(0.029, 2.9))
-    assert "bond RMSD 0.014 to 0.029 Å" in doubt.sentence and "amplitudes count 3 times" in doubt.sentence
+    assert found(geometry(2.0, 1.6)) == []  # 1G8A as it was deposited, with data to 1.23 Å
+    (doubt,) = found(geometry(2.5, 1.6))
+    assert "bond RMSZ 1.20 to 2.50" in doubt.sentence and "amplitudes count 3 times" in doubt.sentence
     assert "strength" not in doubt.sentence and "steps" not in doubt.sentence
 
 

@@ -24,7 +24,15 @@ from ....report.blocks import (
     Text,
 )
 from ....report.citations import citations
-from ....report.fit_plots import FSC_OF_HALVES, HALF_MAPS, fsc_figure, fsc_title, geometry_figure
+from ....report.fit_plots import (
+    FSC_OF_HALVES,
+    GEOMETRY_TITLE,
+    HALF_MAPS,
+    clash_cards,
+    fsc_figure,
+    fsc_title,
+    geometry_figure,
+)
 from ....report.pucker_plot import nucleic_acid_cards, pucker_plot
 from ....report.ramachandran_plot import ramachandran_figure
 from ....report.residue_plots import agreement_figure
@@ -131,9 +139,7 @@ def _cards(summary: Mapping[str, Any]) -> list[Card]:
     outliers, count = (made["geometry"][f"ramachandran_{name}"] for name in ("outlier_count", "count"))
     if outliers is not None:
         cards.append(Card("Ramachandran outliers", str(outliers), f"of {count}"))
-    cards += nucleic_acid_cards(made["geometry"])
-    cards.append(Card("Clashes", str(made["geometry"]["clash_count"]), "pairs of atoms"))
-    return cards
+    return [*cards, *nucleic_acid_cards(made["geometry"]), *clash_cards(made["geometry"])]
 
 
 def _before(summary: Mapping[str, Any], key: str, form: str) -> str:
@@ -233,7 +239,7 @@ def _can_it_be_trusted(
         ),
         Plot(
             "geometry",
-            "Geometry: RMSD of bonds and angles, clashes per 1000 atoms, and the share of outliers",
+            GEOMETRY_TITLE,
             "Bars of bond and angle deviations, clashes, Ramachandran and rotamer outliers; the table above has the figures.",
             geometry_figure(reports),
         ),
