@@ -18,6 +18,9 @@ from ..validation.geometry import GeometryReport
 
 MOST_ANGLE_RMSD, MOST_BOND_RMSD = 1.1, 1.2
 """RMSD of angles and of bonds from ideal values that are borne, in those of the relaxed model."""
+GOOD_ANGLE_RMSD, GOOD_BOND_RMSD = 2.6, 0.013
+"""Such RMSDs (degrees, Å), those that a force field leaves, are always borne: ideal geometry, where it is restrained,
+relaxes a model to less."""
 MORE_CLASHES = 0.08
 """Clashes of all atoms for each heavy atom that the model may have before the last minimisation, which relieves them."""
 LEAST = STRENGTH_BOUNDS[0]
@@ -76,8 +79,8 @@ class GeometryBounds:
     def of_relaxed(cls, report: GeometryReport) -> GeometryBounds:
         """Return the bounds that a model sets which was relaxed without density."""
         return cls(
-            MOST_BOND_RMSD * report.bond_rmsd,
-            MOST_ANGLE_RMSD * report.angle_rmsd,
+            max(GOOD_BOND_RMSD, MOST_BOND_RMSD * report.bond_rmsd),
+            max(GOOD_ANGLE_RMSD, MOST_ANGLE_RMSD * report.angle_rmsd),
             _with_noise(report.clash_count or 0) + math.ceil(MORE_CLASHES * report.atom_count),
             _with_noise(report.ramachandran_outlier_count or 0)
             + math.ceil(MORE_OUTLIERS * (report.ramachandran_count or 0)),

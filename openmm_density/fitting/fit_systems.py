@@ -134,7 +134,7 @@ class FitSystems:
     def stiff_without_density(self) -> openmm.System:
         """The same with the stiff geometry of final stages, see `final_geometry`."""
         system = self._restrained(constraints=None, rigidWater=False)
-        stiffen(system, self.prepared.topology)
+        self._stiffen(system)
         return system
 
     @cached_property
@@ -156,11 +156,15 @@ class FitSystems:
         restraints = stiff if self.planarity is None else [self.planarity, *stiff]
         return [(each, each.stable_timestep(self._plain)) for each in restraints]
 
+    def _stiffen(self, system: openmm.System) -> None:
+        ideal = (each.terms for each in self.restraints if isinstance(each, IdealGeometryRestraint))
+        stiffen(system, self.prepared.topology, next(ideal, None))
+
     def with_density(self, density: DensityFit, stiff: bool = False) -> openmm.System:
         """Return force field, stiff where that is asked for (see `final_geometry`), restraints, and a density force."""
         system = self._restrained(hydrogen_mass=self._protocol.hydrogen_mass)
         if stiff:
-            stiffen(system, self.prepared.topology)
+            self._stiffen(system)
         force = density.create_force(**self._force_options())
         self.force_backend = type(force).__name__
         system.addForce(force)
@@ -187,7 +191,7 @@ class FitSystems:
         for force in (*made, *self._forces_of_extensions()):
             system.addForce(force)
         if stiff:
-            stiffen(system, self.prepared.topology)
+            self._stiffen(system)
         n_particles = system.getNumParticles()
         add_copies(system, copied)
         if self.operators is not None:

@@ -1,12 +1,21 @@
 """How a final stage holds the geometry."""
 
+from dataclasses import replace
+
+import numpy as np
 import openmm
 import pytest
 
-from openmm_density.fitting.final_geometry import ANGLE_STIFFNESS, BOND_STIFFNESS, RESTRAINT_SCALES
+from openmm_density.fitting.final_geometry import (
+    ANGLE_STIFFNESS,
+    BOND_STIFFNESS,
+    RESTRAINT_SCALES,
+    stiffen,
+)
 from openmm_density.fitting.fit_systems import FitSystems
 from openmm_density.fitting.protocols import Stage
 from openmm_density.models.chemistry.elements import is_hydrogen
+from openmm_density.restraints import IdealGeometryRestraint
 
 
 def constants(system, topology):
@@ -24,6 +33,21 @@ def constants(system, topology):
     return found, {atom.index for atom in topology.atoms() if is_hydrogen(atom)}
 
 
+def values(system):
+    """Return the values in nm and radians at which bonds and angles have no energy, by their atoms, the first below the last."""
+    found = {}
+    for force in system.getForces():
+        if isinstance(force, openmm.HarmonicBondForce):
+            for index in range(force.getNumBonds()):
+                *atoms, value, _ = force.getBondParameters(index)
+                found[tuple(sorted(atoms))] = value._value
+        if isinstance(force, openmm.HarmonicAngleForce):
+            for index in range(force.getNumAngles()):
+                first, vertex, last, value, _ = force.getAngleParameters(index)
+                found[min(first, last), vertex, max(first, last)] = value._value
+    return found
+
+
 def test_bonds_and_angles_between_heavy_atoms_are_stiffer_in_a_final_stage(fitted):
     fit, result = fitted
     systems, topology = fit._systems, fit.prepared.topology
@@ -35,6 +59,25 @@ def test_bonds_and_angles_between_heavy_atoms_are_stiffer_in_a_final_stage(fitte
         assert stiff[atoms] == pytest.approx(factor * constant)
     again, _ = constants(systems.of_stage(Stage("on", 1), result.final)[1], topology)
     assert again == before
+
+
+def test_where_ideal_geometry_is_restrained_they_have_its_values(fitted):
+    fit, _ = fitted
+    topology = fit.prepared.topology
+    ideal = IdealGeometryRestraint(topology, fit.prepared.positions).terms
+    plain, stiff, restrained = (fit.prepared.system() for _ in range(3))
+    stiffen(stiff, topology)
+    stiffen(restrained, topology, ideal)
+    assert constants(stiff, topology) == constants(restrained, topology) != constants(plain, topology)
+    known = {tuple(atoms): value for atoms, value in zip(ideal.bonds.atoms.tolist(), ideal.bonds.values / 10)}
+    known |= zip(map(tuple, ideal.angles.atoms.tolist()), ideal.angles.values)
+    found = values(restrained)
+    assert found.keys() <= known.keys() and len(found) > 300
+    assert found == pytest.approx({atoms: known[atoms] for atoms in found})
+    # What the library does not know keeps the force field's.
+    none = np.zeros(topology.getNumAtoms(), dtype=bool)
+    stiffen(plain, topology, replace(ideal, bonds=ideal.bonds.among(none), angles=ideal.angles.among(none)))
+    assert values(plain) == values(stiff)
 
 
 def test_the_backbone_is_held_more_strongly_there(fitted):

@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 
 from openmm_density.fitting.final_strength import (
+    GOOD_ANGLE_RMSD,
+    GOOD_BOND_RMSD,
     LEAST,
     MOST_ANGLE_RMSD,
     NEAR_ENOUGH,
@@ -101,6 +103,9 @@ def test_bounds_are_those_of_the_relaxed_model_and_the_noise_of_counts(tmp_path)
     bounds = GeometryBounds.of_relaxed(replace(report, ramachandran_outlier_count=9))
     assert bounds.angle_rmsd == MOST_ANGLE_RMSD * report.angle_rmsd
     assert bounds.ramachandran_outlier_count == 12 + 1
+    # One that ideal geometry relaxed may have what the force field leaves.
+    ideal = GeometryBounds.of_relaxed(replace(report, bond_rmsd=0.008, angle_rmsd=1.9))
+    assert (ideal.bond_rmsd, ideal.angle_rmsd) == (GOOD_BOND_RMSD, GOOD_ANGLE_RMSD)
     none = replace(report, ramachandran_outlier_count=0)
     assert GeometryBounds.of_relaxed(none).ramachandran_outlier_count == 1
     # Without Ramachandran tables, and without bonds that have an ideal length, these set no bound.

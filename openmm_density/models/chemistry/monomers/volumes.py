@@ -38,14 +38,19 @@ def ideal_volumes(centres: np.ndarray, bonds: Any, angles: Any, n_atoms: int) ->
 
 def _looked_up(terms: Any, atoms: np.ndarray, n_atoms: int) -> np.ndarray:
     """Return the values of terms of these atoms in either order, NaN where there is none."""
-    known = _keys(terms.atoms, n_atoms)
+    place = places_of(terms.atoms, atoms, n_atoms)
+    return np.where(place < 0, np.nan, np.append(terms.values, np.nan)[place])
+
+
+def places_of(known: np.ndarray, wanted: np.ndarray, n_atoms: int) -> np.ndarray:
+    """Return where bonds or angles are among known ones, in either order of their atoms; -1 for those that are not."""
+    known, wanted = _keys(known, n_atoms), _keys(wanted, n_atoms)
     order = np.argsort(known, kind="stable")
-    wanted = _keys(atoms, n_atoms)
-    place = np.searchsorted(known[order], wanted)
-    inside = place < len(known)
-    result = np.full(len(atoms), np.nan)
-    at = order[place[inside]]
-    result[inside] = np.where(known[at] == wanted[inside], terms.values[at], np.nan)
+    found = np.searchsorted(known[order], wanted)
+    result = np.full(len(wanted), -1)
+    inside = np.flatnonzero(found < len(known))
+    at = order[found[inside]]
+    result[inside] = np.where(known[at] == wanted[inside], at, -1)
     return result
 
 
