@@ -13,6 +13,7 @@ from openmm import app, unit
 from openmm_density.base.errors import InputError
 from openmm_density.models import Prepared, prepare
 from openmm_density.models.chemistry.elements import is_hydrogen
+from openmm_density.models.chemistry.ideal_geometry import angles_at
 from openmm_density.models.preparation import steps
 from openmm_density.models.structure_files import write_cif, write_pdb
 from openmm_density.models.structures import Model, read_model
@@ -121,6 +122,22 @@ def haem_chain(small_data: Path, tmp_path: Path) -> Model:
     return read_model(
         written(tmp_path / "haem.pdb", [text[0], *(x for x in text if x.startswith("LINK")), *lines])
     )
+
+
+def test_spheres_do_not_widen_the_angles_at_a_residue_that_is_not_known(
+    small_data: Path, tmp_path: Path
+) -> None:
+    """Of pairs three bonds apart, which a force field scales down: by 6 degrees here, in a map by 36 (S-hydroxycysteine)."""
+    lines = [
+        line[:17] + "XAA" + line[20:] if int(line[22:26]) == 4 else line
+        for line in fragment_lines(small_data, 1, 7)
+    ]
+    prepared = prepare(read_model(written(tmp_path / "unknown.pdb", lines)))
+    context, _ = minimised(prepared, 300)
+    atoms = {(atom.residue.id, atom.name): atom.index for atom in prepared.topology.atoms()}
+    angle = np.array([[atoms["3", "C"], atoms["4", "N"], atoms["4", "CA"]]])
+    before, after = (angles_at(each, angle)[0] for each in (prepared.positions, positions_of(context)))
+    assert abs(after - before) < 3
 
 
 def test_haem_stays_rigid_and_on_its_histidine(small_data: Path, tmp_path: Path) -> None:

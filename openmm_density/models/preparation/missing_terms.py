@@ -12,7 +12,7 @@ import numpy as np
 import openmm
 from openmm import app
 
-from ..chemistry.elements import covalent_radius
+from ..chemistry.elements import covalent_radius, is_metal
 from ..chemistry.ideal_geometry import angles_at, bond_angles, ideal_values, lengths_of
 from ..chemistry.topologies import bonded_pairs
 from ..merging import constraints_of, terms_of
@@ -77,11 +77,13 @@ def missing_terms(
     lacks_bond = ~np.isin(_keys(bonds, n), pairs) & ~_within(group, bonds)
     ends = angles[:, [0, 2]]
     fixed = np.isin(_keys(ends, n), _keys(constrained, n))
-    beside_link = np.isin(_keys(angles[:, :2], n), linked) | np.isin(_keys(angles[:, 1:], n), linked)
+    # Where a metal is bound springs alone hold the angles.
+    metal = np.array([is_metal(atom) for atom in topology.atoms()], dtype=bool)
+    beside_metal = metal[angles].any(axis=1)
     lacks_angle = ~np.isin(
         _keys(ends, n) * n + angles[:, 1], _keys(known_angles[:, [0, 2]], n) * n + known_angles[:, 1]
     )
-    lacks_angle &= ~fixed & ~beside_link & ~_within(group, angles)
+    lacks_angle &= ~fixed & ~beside_metal & ~_within(group, angles)
     return MissingTerms(*_usual(topology, positions, bonds, lacks_bond, angles[lacks_angle]))
 
 

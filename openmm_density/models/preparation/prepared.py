@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from ...base.garbage import without_collection
 from ...base.stopwatch import counted
 from ...base.units import positions_in_angstrom, takes_units
 from ...base.wording import one_line
-from ..chemistry.elements import covalent_radius, is_hydrogen, is_metal
+from ..chemistry.elements import covalent_radius, is_metal
 from ..chemistry.ideal_geometry import bond_angles, heavy_bonds
 from ..chemistry.residues import atom_label
 from ..confidence import residue_means
@@ -36,6 +36,7 @@ from .ligand_terms import (
     elastic_network,
     remove_inner_terms,
 )
+from .link_springs import LINK_FORCE_CONSTANT, link_pairs, three_apart
 from .missing_terms import MissingTerms, missing_terms
 from .unscreened_charges import ChargedGroup, discharge
 
@@ -45,10 +46,6 @@ RIGID_FREQUENCY = 150.0
 
 RIGID_CUTOFF = 12.0
 """Longest pair (Å) of a rigid residue's elastic network."""
-
-
-LINK_FORCE_CONSTANT = 1.0e5
-"""kJ/mol/nm², of a bond between a rigid residue and its surroundings; a fifth for pairs one bond further."""
 
 
 CONFORMER_EXCLUSION_REACH = 8.0
@@ -341,11 +338,13 @@ class Prepared:
 
     @property
     def untyped(self) -> list[str]:
-        """What of bonds and angles the force field has no term for, so that they are held at usual values."""
+        """What of bonds and angles the force field has no term for, so that they are held at usual values; links apart."""
         missing, atoms = self._missing_terms(self._options()), list(self.topology.atoms())
+        links = set(map(frozenset, self.links))
         return [
             " - ".join(atom_label(atoms[i]) for i in members)
             for members in (*missing.bonds.tolist(), *missing.angles.tolist())
+            if links.isdisjoint(map(frozenset, pairwise(members)))
         ]
 
     def _missing_terms(self, options: dict[str, Any]) -> MissingTerms:
@@ -413,7 +412,9 @@ class Prepared:
         atoms = list(self.topology.atoms())
         bonded = bonded_atoms(self.topology)
         for i, j in self.links:
-            for a, b, stiffness in _link_pairs(i, j, bonded):
+            if not is_metal(atoms[i]) and not is_metal(atoms[j]):
+                excluded |= three_apart(i, j, bonded)
+            for a, b, stiffness in link_pairs(i, j, bonded):
                 pair = (min(a, b), max(a, b))
                 excluded.add(pair)
                 if stiffness and pair not in springs:
@@ -444,17 +445,6 @@ def bonded_atoms(topology: app.Topology) -> dict[int, list[app.topology.Atom]]:
         bonded[a.index].append(b)
         bonded[b.index].append(a)
     return bonded
-
-
-def _link_pairs(
-    i: int, j: int, bonded: dict[int, list[app.topology.Atom]]
-) -> Iterator[tuple[int, int, float]]:
-    """Yield the pairs one and two bonds apart across a link; hydrogens are excluded but not held."""
-    yield i, j, LINK_FORCE_CONSTANT
-    for near, far in ((i, j), (j, i)):
-        for neighbour in bonded[near]:
-            if neighbour.index != far:
-                yield neighbour.index, far, 0.0 if is_hydrogen(neighbour) else LINK_FORCE_CONSTANT / 5
 
 
 def _exclude(system: openmm.System, pairs: list[tuple[int, int]]) -> None:
