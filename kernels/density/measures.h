@@ -11,7 +11,7 @@ namespace {
 enum Measure { CROSS_CORRELATION, CROSS_CORRELATION_ABOUT_MEAN, INNER_PRODUCT, RELATIVE_ENTROPY, LEAST_SQUARES, MEASURES };
 
 constexpr double ENTROPY_FLOOR = 1e-3;
-constexpr double UNIFORM_VARIANCE = 1e-8;
+constexpr double UNIFORM_VARIANCE = 1e-5;
 constexpr double UNIFORM_TARGET = 1e-13;
 constexpr float SMALLEST_SHIFTED = 1e-6f;
 

@@ -51,8 +51,9 @@ DIVIDED_BY_WEIGHT = (INNER_PRODUCT, RELATIVE_ENTROPY)
 ENTROPY_FLOOR = 1e-3
 """ε of the relative entropy as a part of the mean t̂. Without it S would jump where a voxel leaves the last cut-off."""
 
-UNIFORM_VARIANCE = 1e-8
-"""A density whose variance is below this part of Σρ² is uniform up to rounding in float32: it has no correlation."""
+UNIFORM_VARIANCE = 1e-5
+"""A density whose variance is below this part of Σρ² is uniform: it has no correlation. float32 sums over rows of 400 voxels are
+out by up to 3e-6 of it, from which there would be forces."""
 
 UNIFORM_TARGET = 1e-13
 """A target whose variance is below this part of its mean square has no contrast: its float32 numbers differ by rounding alone."""
