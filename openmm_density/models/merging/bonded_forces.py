@@ -23,6 +23,8 @@ LISTED = {
     "CustomTorsionForce": ("Torsion", 4),
 }
 _ABSOLUTE = re.compile(r"\b[xyz]\d+\b")
+# Which is the same where the copy of a molecule has been moved to.
+_DIFFERENCE = re.compile(r"\(([xyz])\d+ - \1\d+\)")
 _COORDINATE = re.compile(r"\b([xyz])\b")
 # The last of these parameters of a particle are where its copy has been moved to.
 _MOVED = ("moved_x", "moved_y", "moved_z")
@@ -136,7 +138,7 @@ def _fingerprint(size: int, energies: Sequence[float]) -> tuple[int, bytes]:
 
 
 def _refuse_absolute(force: Any) -> None:
-    found = _ABSOLUTE.search(force.getEnergyFunction())
+    found = _ABSOLUTE.search(_DIFFERENCE.sub("", force.getEnergyFunction()))
     if found:
         raise InputError(
             f"{type(force).__name__} with coordinates in its energy cannot be merged",
