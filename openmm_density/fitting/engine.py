@@ -9,7 +9,7 @@ import openmm
 from openmm import app
 
 from .dynamics import Dynamics, copy_course
-from .fit_systems import FitSystems
+from .fit_systems import LARGE, FitSystems
 from .ligand_watch import LigandWatch
 from .minimization import Minimizer
 from .options import RunOptions
@@ -49,7 +49,8 @@ class KeptContexts:
     On Reference, and on CPU with one thread, each is made anew: what OpenMM keeps in it, as noise and the history of neighbour
     lists, would make a resumed fit differ from the uninterrupted one. Elsewhere these are not alike to the last bit anyway. On a
     CPU OpenMM inverts the matrix of all constraints for each, in a time that grows with the square of their number: half a
-    minute for 80 000. Of a System whose turn is over there none is kept, as each takes memory for all its terms.
+    minute for 80 000. Of a System whose turn is over there none is kept, nor of a large one anywhere, as each takes memory for
+    all its terms.
 
     `platform` with its properties.
     """
@@ -64,7 +65,7 @@ class KeptContexts:
         """Return a Context with the parameters of a new one, until its user is deleted."""
         if not self._keeps:
             return make_context(system, integrator, self._platform)
-        if self._platform[0].getName() == "CPU":
+        if self._platform[0].getName() == "CPU" or system.getNumParticles() > LARGE:
             self._free = {key: free for key, free in self._free.items() if key == id(system)}
         free = self._free.setdefault(id(system), [])
         kept = free.pop() if free else _Kept(make_context(system, integrator, self._platform), system)

@@ -158,7 +158,9 @@ class FitRun:
             engine.ligands.apply(context, ligands)
         engine.minimizer.place(context, self._prepared.positions, self._protocol.minimize_first, stop)
         relaxed = array_in(context.getState(positions=True).getPositions(asNumpy=True), unit.nanometer)
-        del context  # which would lie beside the next one: half a gigabyte of a large model
+        # They would lie beside the next ones: half a gigabyte of a large model, and a third.
+        del context
+        engine.minimizer.forget_first()
         with stop.raising():
             return self._relaxed_state(relaxed, ligands)
 

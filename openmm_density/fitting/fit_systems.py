@@ -44,6 +44,8 @@ from .unseen import unseen_residues, unshown_residues
 
 FORCE_FIELD_GROUP, RESTRAINT_GROUP, DENSITY_GROUP = 0, 1, 2
 
+LARGE = 50_000
+"""Particles from which on the memory of a System or Context that may not be used again counts more than the time to make it."""
 BLURS = (1.0, 1.1, 1.2, 1.35, 1.5)
 """Widths that an atom's Gaussian may have, in those of the map's resolution. Many maps show atoms wider than their resolution
 says; narrower ones crowd where the density is highest, into clashes."""
@@ -130,6 +132,10 @@ class FitSystems:
         """Force field and restraints, without constraints, at which the minimiser may stall."""
         return self._restrained(constraints=None, rigidWater=False)
 
+    def forget_first(self) -> None:
+        """Free the System of the first minimisation; `without_density` makes it again."""
+        self.__dict__.pop("without_density", None)
+
     @cached_property
     def stiff_without_density(self) -> openmm.System:
         """The same with the stiff geometry of final stages, see `final_geometry`."""
@@ -214,7 +220,7 @@ class FitSystems:
     ) -> tuple[DensityFit, openmm.System]:
         """Return the density force at a resolution, which is that of the map or coarser, and the System with it.
 
-        Each is built once.
+        Each is built once; of a large model, where each takes a third of a gigabyte, the first and the newest one are kept.
 
         `resolution` in Å; a coarser one than the map's blurs the map. `left`: residues that the density does not pull.
         """
@@ -222,6 +228,8 @@ class FitSystems:
         resolution = own if resolution is None else resolution
         key = (resolution, pressure, blur, stiff, left)
         if key not in self._systems:
+            if self._plain.getNumParticles() > LARGE:
+                self._systems = dict([*self._systems.items()][:1])
             density = self._density_blurred(blur, left)
             if resolution > own:
                 sigma = SIGMA_PER_RESOLUTION * np.sqrt(resolution**2 - own**2)

@@ -43,6 +43,7 @@ class Minimizer:
         # There it minimises in stretches instead, and looks between them whether to stop.
         name = platform.getName()
         waits_for_lock = systems.force_backend == "PythonForce" and name not in ("CPU", "Reference")
+        self._strains: dict[bytes, Strain] = {}
         self._in_stretches = name in ("CUDA", "HIP") or waits_for_lock
 
     def minimize(self, context: openmm.Context, iterations: int, stop: Stop | None = None) -> None:
@@ -107,7 +108,7 @@ class Minimizer:
         """Put atoms where they were read or built (Å), and minimise; what is bad there is relaxed in stages before."""
         given = positions / ANGSTROM_PER_NANOMETER
         try:
-            relaxed = self._relaxation.relaxed(given, stop)
+            relaxed = self._relaxation.relaxed(given, stop, self.strain(positions))
         except Unstable as error:
             raise self._failed(error) from None
         context.setPositions(relaxed)
@@ -128,8 +129,16 @@ class Minimizer:
         return Relaxation(systems.for_relaxation, topology, self._safeguard, *self._platform)
 
     def strain(self, positions: np.ndarray) -> Strain:
-        """Measure how bad the geometry of positions (Å) is."""
-        return self._relaxation.strain(positions / ANGSTROM_PER_NANOMETER)
+        """Measure how bad the geometry of positions (Å) is, once for each."""
+        key = positions.tobytes()
+        if key not in self._strains:
+            self._strains[key] = self._relaxation.strain(positions / ANGSTROM_PER_NANOMETER)
+        return self._strains[key]
+
+    def forget_first(self) -> None:
+        """Free what a first minimisation takes, which is made again if it is needed again."""
+        self.__dict__.pop("_relaxation", None)
+        self._systems.forget_first()
 
     def _failed(self, error: Unstable) -> SimulationError:
         return SimulationError(

@@ -138,12 +138,14 @@ class Relaxation:
             pierced_rings(self._topology, positions * ANGSTROM_PER_NANOMETER),
         )
 
-    def relaxed(self, given: np.ndarray, stop: Stop | None = None) -> np.ndarray:
-        """Return positions (nm) of moderate forces; where `strain` finds nothing bad, the array that was given.
+    def relaxed(
+        self, given: np.ndarray, stop: Stop | None = None, strain: Strain | None = None
+    ) -> np.ndarray:
+        """Return positions (nm) of moderate forces; where `strain`, known or not, finds nothing bad, the array that was given.
 
         A request to stop is looked for before each stage; what is returned then is of no use.
         """
-        strain = self.strain(given)
+        strain = strain or self.strain(given)
         if not strain.is_bad:
             return given
         positions = given.copy()

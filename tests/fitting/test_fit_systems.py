@@ -43,6 +43,20 @@ def test_a_system_is_built_once_for_each_resolution_pressure_and_blur(fitted):
     assert len(barostats) == 1 and not any("Barostat" in force.getName() for force in fit.system.getForces())
 
 
+def test_of_a_large_model_the_first_and_the_newest_system_are_kept_and_none_of_the_first_minimisation(
+    fitted, monkeypatch
+):
+    systems = fitted[0]._systems
+    monkeypatch.setattr(fit_systems, "LARGE", 0)
+    wider = systems.at(blur=1.23)
+    assert systems.at(blur=1.23) is wider
+    systems.at(blur=1.24)
+    assert systems.at()[1] is systems.system and systems.at(blur=1.23) is not wider
+    first = systems.without_density
+    systems.forget_first()
+    assert systems.without_density is not first
+
+
 def test_its_forces_are_in_three_groups(fitted):
     fit, _ = fitted
     groups = {force.getName(): force.getForceGroup() for force in fit.system.getForces()}
