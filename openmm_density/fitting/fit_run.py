@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import cached_property
+from hashlib import sha256
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -88,6 +89,7 @@ class FitRun:
         self._fit_map = fit_map
         self._prepared, self._solute = systems.prepared, solute
         self._explain_time, self._beside = options.explain_time, beside
+        self._geometry: dict[bytes, GeometryReport] = {}
 
     def run(
         self,
@@ -266,8 +268,11 @@ class FitRun:
         )
 
     def geometry(self, positions: np.ndarray) -> GeometryReport:
-        """Return the geometry of the model without solvent, at positions (N, 3) in Å."""
-        return self._trials.geometry(positions)
+        """Return the geometry of the model without solvent, at positions (N, 3) in Å, found once for each."""
+        key = sha256(positions.tobytes()).digest()
+        if key not in self._geometry:
+            self._geometry[key] = self._trials.geometry(positions)
+        return self._geometry[key]
 
     def _better(self, result: FitResult) -> FitResult:
         """Keep the model as it was where the fit came to its end and did not make it better."""
