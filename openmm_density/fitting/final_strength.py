@@ -18,8 +18,8 @@ from ..validation.geometry import GeometryReport
 
 MOST_ANGLE_RMSD, MOST_BOND_RMSD = 1.1, 1.2
 """RMSD of angles and of bonds from ideal values that are borne, in those of the relaxed model."""
-GOOD_ANGLE_RMSD, GOOD_BOND_RMSD = 2.6, 0.013
-"""Such RMSDs (degrees, Å), those that a force field leaves, are always borne: ideal geometry, where it is restrained,
+GOOD_ANGLE_RMSD, GOOD_BOND_RMSD = 2.9, 0.0165
+"""Such RMSDs (degrees, Å), those of trials with a force field, are always borne: ideal geometry, where it is restrained,
 relaxes a model to less."""
 MORE_CLASHES = 0.08
 """Clashes of all atoms for each heavy atom that the model may have before the last minimisation, which relieves them."""

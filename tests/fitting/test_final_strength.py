@@ -101,7 +101,7 @@ def test_bounds_are_those_of_the_relaxed_model_and_the_noise_of_counts(tmp_path)
     model = fragment(tmp_path / "model.pdb", residues=24)
     report = geometry_report(model.topology, model.positions)
     bounds = GeometryBounds.of_relaxed(replace(report, ramachandran_outlier_count=9))
-    assert bounds.angle_rmsd == MOST_ANGLE_RMSD * report.angle_rmsd
+    assert bounds.angle_rmsd == max(MOST_ANGLE_RMSD * report.angle_rmsd, GOOD_ANGLE_RMSD)
     assert bounds.ramachandran_outlier_count == 12 + 1
     # One that ideal geometry relaxed may have what the force field leaves.
     ideal = GeometryBounds.of_relaxed(replace(report, bond_rmsd=0.008, angle_rmsd=1.9))
