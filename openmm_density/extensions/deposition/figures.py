@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -149,9 +150,10 @@ def _of_map(
     unmasked = found.pop("unmasked")
     if residue_q_scores is None:
         residue_q_scores = q_scores(density_map, topology, positions).residues
-    if masked_fsc is None and unmasked is not None:
-        masked_fsc = model_fsc(density_map, topology, positions, resolution)
-    curves = {"masked": None if unmasked is None else masked_fsc, "unmasked": unmasked}
+    curves: dict[str, ShellCorrelation | None] = {"masked": None, "unmasked": None}
+    with suppress(InputError):  # no atom is near the map
+        masked = masked_fsc or model_fsc(density_map, topology, positions, resolution)
+        curves = {"masked": masked, "unmasked": unmasked}
     return {**found, **_relative_q(topology, residue_q_scores, resolution), "fsc": _resolutions(curves)}
 
 
