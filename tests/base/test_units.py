@@ -59,6 +59,7 @@ RESULTS = {
         "BFactors",
         "Occupancies",
         "FitResult",
+        "Confidence",
         "MergedSystem",
         "SeriesResult",
         "Accuracy",
@@ -93,6 +94,8 @@ NO_UNITS = {
     *("map_agreement.rotations", "write_assembly.rotations", "Stage.strength", "CudaGraphForce.module"),
     *("Model.occupancies", "Ladder.rungs", "Settings.features", "Settings.layers", "Settings.n_radial"),
     *("Model.cell", "SymmetryOperators.cell", "SymmetryOperators.crystal.cell"),
+    # A function.
+    "DistanceRestraint.expected_error",
     "Restraint.violations.positions",
 }
 

@@ -36,7 +36,10 @@ def test_a_fit_that_dies_while_its_results_are_written_is_resumed(small, tmp_pat
     assert sorted(path.name for path in output.iterdir()) == sorted([*FILES, FITTED_REFERENCE])
     violated = json.loads((output / "summary.json").read_text())["restraints_violated"]
     # What the protocol's last stage holds, and distances.
-    assert violated.keys() == {"ss", "cis", "ramachandran", "rotamers", "chirality", "water", "distance"}
+    assert violated.keys() == {
+        *("ss", "base-pairs", "sugar-puckers", "cis", "ramachandran", "rotamers", "chirality", "water"),
+        "distance",
+    }
     assert mdtraj.load(str(output / "trajectory.dcd"), top=str(output / "fitted.cif")).n_frames == 1
 
 

@@ -1,5 +1,7 @@
 """Contacts with symmetry mates, against OpenMM's forces in the System of all copies written out."""
 
+from dataclasses import replace
+
 import gemmi
 import numpy as np
 import openmm
@@ -38,7 +40,10 @@ CRYSTALS = {
 
 class Unit:
     def __init__(self, folder, forcefield="amber14"):
-        model = prepare(fragment(folder / "model.pdb", residues=5), forcefield=forcefield)
+        # With the charges of the force field, as the System of all has them.
+        model = replace(
+            prepare(fragment(folder / "model.pdb", residues=5), forcefield=forcefield), unscreened=[]
+        )
         self.model = model
         self.topology = model.topology
         self.positions = model.positions - model.positions.mean(axis=0)

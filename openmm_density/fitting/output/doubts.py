@@ -197,7 +197,7 @@ def _geometry_doubt(result: FitResult, summary: Mapping[str, Any], scan: Strengt
             worse.append(f"{name} RMSZ {values[0]:.2f} to {values[1]:.2f}")
             places.append(_worst_place(name, after[f"worst_{name}_atoms"]))
     beyond = _new("z_outliers", relaxed, after)
-    if beyond:
+    if len(beyond) > WORSE_BY:
         worse.append(f"{len(beyond)} of the bonds and angles beyond 5 standard deviations")
         places += map(Place.of, beyond)
     for name, key, of in (

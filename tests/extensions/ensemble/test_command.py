@@ -47,7 +47,7 @@ def test_an_interrupted_ensemble_is_resumed_and_written(folder, tmp_path, monkey
     )
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["doubts"][0].startswith(
-        "the search for an ensemble was interrupted: the fit of one model had"
+        "the search for an ensemble was interrupted: these results are those of the fit of one model"
     )
     assert (tmp_path / "run" / "unfinished" / "ensemble.npz").is_file()
     monkeypatch.setattr(search, "save_search", save)

@@ -290,10 +290,11 @@ def fit_of(**changes):
         ),
         (geometry(1.2, 1.34, 10), geometry(0.4, 1.4, 0, 1), None),
         (geometry(1.2, 1.3), geometry(0.4, 0.6, 8, 11, 45), None),
+        (geometry(1.2, 1.3), geometry(0.4, 0.6, beyond=["A GLY 6 N - A GLY 6 CA"]), None),
         (
             geometry(1.2, 1.3),
-            geometry(0.4, 0.6, beyond=["A GLY 6 N - A GLY 6 CA"]),
-            "1 of the bonds and angles beyond 5 standard deviations",
+            geometry(0.4, 0.6, beyond=[f"A GLY {k} N - A GLY {k} CA" for k in range(1, 7)]),
+            "6 of the bonds and angles beyond 5 standard deviations",
         ),
         (
             geometry(1.2, 1.3),
