@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -109,15 +110,14 @@ def test_the_density_of_some_atoms_pulls_these_alone(small_data: Path) -> None:
     assert some.default_strength == pytest.approx(alone.default_strength)
 
 
-@pytest.mark.parametrize("errors", [None, np.zeros((2, 2))])
-def test_distances_of_predictions_are_held_where_they_are_sure(errors: np.ndarray | None) -> None:
+def test_distances_of_predictions_are_held_where_their_errors_are_given() -> None:
     protocol = find_protocol("standard", 4.3)
-    confidence = Confidence(np.full(9, 90.0), "", None, "a test", errors=errors)
-    assert Predictions().protocol(protocol, {"confidence": None}) is protocol
+    confidence = Confidence(np.full(9, 90.0), "", None, "a test", errors=np.zeros((2, 2)))
+    for without in (None, replace(confidence, errors=None)):
+        assert Predictions().protocol(protocol, {"confidence": without}) is protocol
     held = Predictions().protocol(protocol, {"confidence": confidence})
     for before, after in zip(protocol.stages, held.stages):
-        far = before.start == "far" and errors is None
-        assert ("distance" in after.restraints) != far
+        assert "distance" in after.restraints
         assert set(after.restraints) - {"distance"} == set(before.restraints)
     bare = protocol.with_restraints(["chirality"])
     assert Predictions().protocol(bare, {"confidence": confidence}) == bare

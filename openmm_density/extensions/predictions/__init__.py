@@ -22,17 +22,13 @@ class Predictions(FitExtension):
     """Say how sure a prediction was of what was fitted, and where the map says otherwise."""
 
     def protocol(self, protocol: Protocol, asked: Mapping[str, Any]) -> Protocol:
-        """Return the protocol with the distances of a prediction held in stages that have the usual restraints.
-
-        Where its domains have to move far, only if it says which distances are sure.
-        """
+        """Return the protocol with distances held in stages with the usual restraints, if a prediction says which are sure."""
         confidence = asked.get("confidence")
-        if confidence is None:
+        if confidence is None or confidence.errors is None:
             return protocol
 
         def held(stage: Stage) -> Stage:
-            is_usual = set(DEFAULT_STAGE_RESTRAINTS) <= set(stage.restraints)
-            if not is_usual or (stage.start == "far" and confidence.errors is None):
+            if not set(DEFAULT_STAGE_RESTRAINTS) <= set(stage.restraints):
                 return stage
             return replace(stage, restraints=checked_restraints((*stage.restraints, "distance")))
 
