@@ -100,7 +100,8 @@ def test_models_are_drawn_and_hidden(opened):
     box.uncheck()
     hidden = opened.pixels()
     box.check()
-    assert shown != hidden and opened.pixels() == shown
+    # Drawn in another order, some pixels where surfaces meet are others: 6 of 270 000, where hiding changes 20 000.
+    assert share_of_other_pixels(shown, hidden) > 0.01 > 100 * share_of_other_pixels(shown, opened.pixels())
     reference = pressed(opened, "checkbox", "reference")
     reference.check()
     assert opened.pixels() not in (shown, hidden)
