@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 import gemmi
@@ -117,6 +117,22 @@ class MonomerLibrary:
                 ends = sorted((i.comp, i.atom) for i in (link.rt.bonds[0].id1, link.rt.bonds[0].id2))
                 links.setdefault((ends[0][1], ends[1][1]), []).append(link)
         return links
+
+
+def monomer_library(
+    names: Iterable[str],
+    folder: str | os.PathLike[str] | None = None,
+    dictionaries: Sequence[str | os.PathLike[str]] | str | os.PathLike[str] = (),
+) -> MonomerLibrary:
+    """Return a `MonomerLibrary`, of which the package's table makes only one: its templates take long."""
+    if folder or dictionaries or os.environ.get(FOLDER_VARIABLE):
+        return MonomerLibrary(names, folder, dictionaries)
+    return _of_table()
+
+
+@cache
+def _of_table() -> MonomerLibrary:
+    return MonomerLibrary(())
 
 
 def _read(folder: str | os.PathLike[str] | None, names: list[str]) -> gemmi.MonLib:

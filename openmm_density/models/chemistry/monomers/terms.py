@@ -20,7 +20,7 @@ from ..residue_names import name_tables
 from ..residues import atom_label, is_water, residue_label
 from ..topologies import bonded_pairs, openmm_topology
 from ..torsions import peptide_torsions, torsion_angles
-from .library import MonomerLibrary
+from .library import monomer_library
 from .templates import Atom, Template
 from .volumes import VOLUME_SIGMA, chiral_volumes, ideal_volumes
 
@@ -199,7 +199,7 @@ class _Search:
         self._residues = atoms_by_name(topology)
         aliases, self._atom_aliases = name_tables()
         self._names = [aliases.get(r.residue.name, r.residue.name) for r in self._residues]
-        self._library = MonomerLibrary(self._names, monomers, dictionaries)
+        self._library = monomer_library(self._names, monomers, dictionaries)
         self._pairs = bonded_pairs(topology)
         self._carriers = self._find_carriers()
         self._unnamed: list[int] = []
