@@ -22,10 +22,8 @@ _validated: defaultdict[str, WeakTensorKeyDictionary] = defaultdict(WeakTensorKe
 
 
 def check_once(name: str, check: Callable[[], None], tables: tuple[Tensor, ...], *limits: int) -> bool:
-    """Check tables that no call has checked since they were last written to.
-
-    Tables live as long as a simulation, and are then read at its first step alone. While a CUDA graph is captured nothing can
-    be read.
+    """Check tables not checked since they were last written to: once in a simulation, as they cannot be read while a graph is
+    captured.
     """
     records = _validated[name]
     versions = tuple(0 if table.is_inference() else table._version for table in tables)

@@ -14,10 +14,7 @@ from pathlib import Path
 
 
 class _Running:
-    """The commands that run at this moment.
-
-    Attributes: `processors`: more compilers than processors would only need more memory: half a gigabyte each.
-    """
+    """The commands that run now: no more than `processors`, as each compiler needs half a gigabyte of memory."""
 
     def __init__(self) -> None:
         self.processors = threading.BoundedSemaphore(len(os.sched_getaffinity(0)))
@@ -104,9 +101,8 @@ def run_command(command: Sequence[str], folder: Path, seconds: float) -> subproc
 def run_commands(
     commands: Sequence[Sequence[str]], folder: Path, seconds: float
 ) -> list[subprocess.CompletedProcess[str]]:
-    """Run commands as `run_command` does, side by side in threads for which the program's end does not wait.
-
-    Where one raises, or Ctrl-C comes, the others are killed.
+    """Run commands as `run_command`, side by side in threads that the program's end does not wait for; one that raises ends
+    the others.
     """
     if len(commands) < 2:
         return [run_command(command, folder, seconds) for command in commands]

@@ -78,9 +78,8 @@ def load(folder: str) -> bool:
 
 
 def load_all(folders: Sequence[str] | None = None) -> bool:
-    """Load the C++ of several folders, of all by default, operators and kernels; what has to be compiled is, side by side.
-
-    `folders`: folders below ``kernels/``. Returns True if all of it serves, see `load`.
+    """Load the C++ of several folders below ``kernels/``, all by default, compiled side by side; True if all serves, see
+    `load`.
     """
     wanted = operator_folders() if folders is None else tuple(folders)
     kernels = kernel_folders() if folders is None else [folder for folder in wanted if has_kernel(folder)]
@@ -90,9 +89,8 @@ def load_all(folders: Sequence[str] | None = None) -> bool:
 
 
 def load_ahead(folders: Sequence[str]) -> None:
-    """Begin to load the C++ of several folders, in threads of their own: who calls `load` later waits less, or not at all.
-
-    `folders`: folders below ``kernels/``, the one that is needed first, or takes longest, before others.
+    """Begin to load the C++ of folders below ``kernels/`` in threads, the first or slowest first: later calls of `load` wait
+    less.
     """
     _begin(load, folders)
 
@@ -108,9 +106,8 @@ def _begin(loading: Callable[[str], object], folders: Sequence[str]) -> None:
 
 
 def entry_points(folder: str) -> ctypes.CDLL:
-    """Return the library of a folder's kernel, whose functions in ``interface.h`` other C++ calls; compiled now if need be.
-
-    Raises BuildError if it cannot be compiled, stored or loaded.
+    """Return the library of a folder's kernel with the functions of ``interface.h``, compiled if need be; BuildError if it
+    cannot be.
     """
     with _locks[f"{folder}-kernel"]:
         found = _kernels.get(folder)
@@ -122,18 +119,12 @@ def entry_points(folder: str) -> ctypes.CDLL:
 
 
 def load_kernels_ahead(folders: Sequence[str]) -> None:
-    """Begin to load the kernels of several folders without their operators, as `load_ahead`: a force of OpenMM needs no more.
-
-    `folders`: folders below ``kernels/`` with an ``interface.h``.
-    """
+    """Begin to load kernels (folders with an ``interface.h``) without their operators, as `load_ahead`: a force needs no more."""
     _begin(entry_points, folders)
 
 
 def kernels_serve(folders: Sequence[str]) -> bool:
-    """Return whether the kernels of several folders can be had, after compiling them side by side if need be.
-
-    `folders`: folders below ``kernels/`` with an ``interface.h``.
-    """
+    """Return whether the kernels of folders with an ``interface.h`` can be had, after compiling them side by side if need be."""
 
     def serves(folder: str) -> bool:
         with suppress(BuildError):
@@ -151,10 +142,8 @@ def outcome_of(folder: str) -> Outcome | None:
 
 
 def error_text(folder: str) -> str:
-    """Return the commands that failed and what the compiler or loader printed; empty if the C++ serves.
-
-    `folder`: the folder below ``kernels/`` that holds ``cpu.cpp``; it is compiled now if it has not been yet. Returns
-    text of any number of lines.
+    """Return the commands that failed for a folder, compiled now if it was not yet, and what they printed; empty if the C++
+    serves.
     """
     load(folder)
     outcome = _outcomes[folder]

@@ -38,10 +38,7 @@ class Status:
 
 
 def status() -> dict[str, Status]:
-    """Return how the C++ of every folder stands, without compiling or loading anything.
-
-    Returns by folder. Call `load` first to learn whether the C++ compiles and loads.
-    """
+    """Return by folder how its C++ stands, without compiling or loading anything: call `load` first to learn whether it does."""
     compiler: Compiler | None = None
     with suppress(BuildError):
         compiler = find_compiler()

@@ -67,9 +67,8 @@ def _box(
     u_zz,
     orthogonal,
 ):
-    """Return the middle of a box of voxels, from the first of them; half of its size; the squared reach of atoms beyond it.
-
-    A skewed box is replaced by the sphere around it.
+    """Return the middle of a box of voxels from its first, half its size, and the squared reach beyond; a skewed one as a
+    sphere.
     """
     half_x = u_xx * ((SIZE_X - 1) / 2)
     half_y = u_yy * ((SIZE_Y - 1) / 2)

@@ -192,9 +192,8 @@ class LocalDynamics:
     def minimized(
         self, positions: np.ndarray, iterations: int, hardness: float = 1.0, tolerance: float = 10.0
     ) -> tuple[float, np.ndarray]:
-        """Return the energy after so many iterations at most, and the positions.
-
-        It ends where the root mean square of the gradient's components is below the tolerance, in kJ/mol/nm.
+        """Return energy and positions after so many iterations, or once the gradient's root mean square is below the tolerance
+        (kJ/mol/nm).
         """
         positions = self._checked(positions).copy()
         energy = self._library.openmm_density_local_minimize(

@@ -137,10 +137,7 @@ def folded_copies(gradient: Tensor, atoms: Tensor, rotations: Tensor, count: int
 
 
 def check_atoms(operator: str, atoms: Tensor, count: int) -> None:
-    """Check that atoms are among so many particles, and each named once; reads them.
-
-    Raises ValueError naming the first that is not.
-    """
+    """Check that atoms are among so many particles, each named once, by reading them; ValueError names the first that is not."""
     check_indices(operator, "atoms", atoms, count, "particles", "they are counted from 0")
     ordered, rows = atoms.sort(stable=True)
     again = rows[1:][ordered[1:] == ordered[:-1]]

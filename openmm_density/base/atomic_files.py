@@ -17,10 +17,7 @@ from .errors import InputError
 
 @contextmanager
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary name beside a file; what was written there takes the file's place at the end.
-
-    If anything fails, the temporary file goes and what was there before stays.
-    """
+    """Yield a temporary name; what was written there takes the file's place at the end, and goes if anything fails."""
     try:
         with replacing(path) as temporary:
             yield temporary

@@ -202,9 +202,8 @@ _PACKAGE = path.join(path.dirname(path.dirname(path.abspath(__file__))), "")
 
 
 def is_of_machine(error: BaseException) -> bool:
-    """Return whether an error says what a machine could not do just then, as with a full disk, and not what a user gave.
-
-    Or whether such a one was its cause. The same may go well another time, or elsewhere.
+    """Return whether an error, or its cause, is of the machine, as a full disk, and not of what a user gave: it may go well
+    elsewhere.
     """
     seen: BaseException | None = error
     while seen is not None:

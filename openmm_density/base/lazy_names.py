@@ -12,17 +12,11 @@ from typing import Any
 def lazy_names(
     package: str, modules: tuple[str, ...] = ()
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return the functions ``__getattr__`` and ``__dir__`` of a package whose names are imported at their first use.
+    """Return the functions ``__getattr__`` and ``__dir__`` of a package (its ``__name__``) whose names are imported at their
+    first use.
 
-    These are the names that it imports ``if TYPE_CHECKING``, from where they are imported there. ``dir`` and the completion of an
-    interactive session show these names and modules, and nothing else.
-
-    Parameters
-    ----------
-    package : str
-        The package's ``__name__``.
-    modules : tuple of str
-        Modules below the package that users import from: found as its attributes also before they are imported.
+    These are the names that it imports ``if TYPE_CHECKING``, from where they are imported there, and `modules` below it that
+    users import from: ``dir`` and the completion of an interactive session show these, and nothing else.
     """
     where = _declared(package)
 

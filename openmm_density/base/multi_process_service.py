@@ -58,9 +58,8 @@ def runs_already() -> bool:
 
 @contextmanager
 def shared_gpu(gpu: str, say: Say) -> Iterator[dict[str, str]]:
-    """Start the service for one GPU, and end it at the end.
-
-    Where there is none, or it does not start, one sentence says so: programs then have the GPU in turns, as without it.
+    """Start the service for one GPU and end it at the end; where it does not start a sentence says so, and programs take
+    turns.
     """
     own = {VISIBLE: gpu}
     if runs_already():

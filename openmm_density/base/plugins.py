@@ -56,9 +56,8 @@ def hook_imports(load_own_forces: Callable[[], None], register_operators: Callab
 
 
 def defer_torch() -> None:
-    """Allow OpenMM to be imported without torch, for a process that makes no Context and needs neither plugins nor operators.
-
-    When torch is imported after all, such as by the energies of this package, both are done then.
+    """Allow OpenMM without torch, for a process without a Context: plugins load and operators are registered when torch is
+    imported.
     """
     _import_hook.brings_torch = False
 
@@ -161,9 +160,8 @@ def load_torch_plugins() -> None:
 
 
 def absent_platform(reason: str, failures: Sequence[str]) -> tuple[str, str] | None:
-    """Return the platform that a machine lacks and the library that it needs, where that is why a plugin does not load.
-
-    Returns the platform's name and the library's; None where a plugin does not load for any other reason.
+    """Return the names of the platform that a machine lacks and of the library that it needs, if that is why a plugin does not
+    load.
     """
     missing = _MISSING.search(reason)
     if missing is None:
@@ -187,9 +185,8 @@ def platform_names() -> list[str]:
 
 
 def unloaded_plugins() -> dict[str, str]:
-    """Return the openmm-torch plugins that should load here and do not, each with the loader's own words.
-
-    That of a platform which the machine does not have is none of them: see `absent_platforms`.
+    """Return the openmm-torch plugins that should load here and do not, with the loader's words; not those of
+    `absent_platforms`.
     """
     load_torch_plugins()
     return dict(_unloaded)
@@ -229,9 +226,8 @@ def installed_version(package: str) -> str | None:
 
 
 def foreign_to_openmm_torch(versions: Mapping[str, str | None]) -> dict[str, str]:
-    """Return the packages for which a wheel of openmm-torch was not built, each with what is wrong.
-
-    `versions` of torch, OpenMM and all packages of `openmm_torch_versions`.
+    """Return which of the packages of `openmm_torch_versions`, given with torch and OpenMM, no wheel was built for, and what
+    is wrong.
     """
     foreign = {}
     for wheel, releases in _BUILT_FOR.items():

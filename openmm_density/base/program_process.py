@@ -35,9 +35,8 @@ def begin_program(
     environment: Mapping[str, str] | None = None,
     **options: Any,
 ) -> subprocess.Popen[Any]:
-    """Start a process that runs a module's function ``main``.
-
-    It is in a session of its own, as Ctrl-C is for the program that started it, which ends it or passes that on once.
+    """Start a module's ``main`` in a process and a session of its own, as Ctrl-C is for the program that started it, which
+    ends it.
     """
     none = subprocess.DEVNULL
     streams = {"stdin": none, "stdout": none, **options}

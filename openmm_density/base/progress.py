@@ -192,9 +192,8 @@ class Display:
 
 
 class PipeLines(threading.Thread):
-    """Lines in a pipe on what is being done: from `TOLD_EVERY` on, one for each stage, and one each time that so long passed.
-
-    `line` returns what a line says behind the time.
+    """Lines in a pipe: from `TOLD_EVERY` on, one for each stage and each time that so long passed; `line` gives its text after
+    the time.
     """
 
     def __init__(self, line: Callable[[], str]) -> None:

@@ -181,9 +181,8 @@ def process_start() -> float | None:
 
 
 def in_words(seconds_by_part: Mapping[str, float]) -> str:
-    """Return what took the time, as in ``start-up 5, dynamics 20``: parts of at least a second, or the longest; of none nothing.
-
-    Parts that `PARTS` does not have, as other versions may have written, are told by their keys.
+    """Return what took the time, as in ``start-up 5, dynamics 20``: parts of at least a second, or the longest; unknown ones
+    by key.
     """
     told = {part: spent for part, spent in seconds_by_part.items() if round(spent) >= 1}
     if not told and seconds_by_part:

@@ -117,10 +117,7 @@ def as_number(value: Any, argument: str) -> float:
 
 
 def resolution_in_angstrom(resolution: Any) -> float:
-    """Return the resolution of a map in Å; a plain number already is.
-
-    Raises InputError if it is no positive length.
-    """
+    """Return the resolution of a map in Å; a plain number already is. Raises InputError if it is no positive length."""
     return positive(in_unit(resolution, "Å", "resolution"), "resolution", "Å, such as 3.5")
 
 

@@ -48,9 +48,8 @@ _OF_AMPLITUDES = ("amplitudes", "free_flags", "free_value", "make_free_flags")
 
 
 def takes_amplitudes(path: str, columns: Sequence[str] | None, rather_than_map: bool = True) -> bool:
-    """Return whether a file is an MTZ file whose measured amplitudes are used: where no columns of a map are named.
-
-    One that is not there is left to those who read it.
+    """Return whether a file is an MTZ file whose amplitudes are used, as no columns of a map are named; False of one not
+    there.
     """
     file = Path(path)
     if columns is not None or not is_mtz(path) or not file.is_file():

@@ -180,10 +180,7 @@ def _two_labels(text: str, what: str) -> list[str]:
 def check_files(
     models: Iterable[str | None], maps: Iterable[str | None] = (), dictionaries: Iterable[str] = ()
 ) -> None:
-    """Refuse files that do not exist, and formats that are not known, before the modules that read them are imported.
-
-    These take seconds. The first model and the first map may have been given in each other's place.
-    """
+    """Refuse missing files and unknown formats before slow imports; the first model and map may stand in each other's place."""
     models, maps = [*models], [*maps]
     remedies = (
         (models, "check the path of the model"),

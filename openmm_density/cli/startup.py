@@ -43,10 +43,7 @@ def started() -> float:
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """Import modules without Python's garbage collector, which would scan all of them repeatedly and free nothing.
-
-    Nor does it scan them later, in a process of its own.
-    """
+    """Import modules without Python's garbage collector, which would scan them repeatedly; nor does it scan them later."""
     with without_collection():
         yield
         if _is_process:

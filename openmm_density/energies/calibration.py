@@ -61,10 +61,7 @@ def strength_from_forces(
 
 
 def check_numbers(what: str, found: np.ndarray, topology: Topology, atoms: np.ndarray | None = None) -> None:
-    """Refuse to calibrate in a simulation that blew up.
-
-    `found` (M, 3). `atoms` int (M,) of which atoms; of all by default.
-    """
+    """Refuse to calibrate in a simulation that blew up. `found` (M, 3). `atoms` int (M,) of which atoms; of all by default."""
     lost = np.flatnonzero(~np.isfinite(found).all(axis=1))
     if len(lost):
         names = named_atoms(topology, lost if atoms is None else atoms[lost])

@@ -22,10 +22,7 @@ _ENOUGH_BONDS = 1000
 
 
 def positions_of_all(topology: Topology, positions: Any) -> np.ndarray:
-    """Return the positions of all atoms of a topology in Å, shape (N, 3), float64.
-
-    `positions` (N, 3) in Å without a unit.
-    """
+    """Return the positions of all atoms of a topology in Å, shape (N, 3), float64. `positions` (N, 3) in Å without a unit."""
     positions = positions_in_angstrom(positions, topology.getNumAtoms())
     lost = np.flatnonzero(~np.isfinite(positions).all(axis=1))
     if len(lost):
@@ -71,10 +68,7 @@ def bonded_pairs(topology: Topology) -> np.ndarray:
 
 
 def check_unit(bonds: np.ndarray, positions: np.ndarray) -> None:
-    """Refuse positions that are in nm and were taken for Å.
-
-    `bonds` (B, 2): pairs of bonded atoms; without any nothing is refused. `positions` (N, 3): taken for Å.
-    """
+    """Refuse positions (N, 3) in nm that were taken for Å, by the lengths of bonds (B, 2); without any nothing is refused."""
     if not len(bonds):
         return
     median = float(np.median(np.linalg.norm(positions[bonds[:, 0]] - positions[bonds[:, 1]], axis=1)))

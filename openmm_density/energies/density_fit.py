@@ -426,9 +426,8 @@ class DensityFit:
         return self.measure.similarity_from_energy(energy, density_strength)
 
     def _unit_forces(self, fitted: torch.Tensor, box: Any = None) -> tuple[float, np.ndarray]:
-        """Return S and the forces at k = 1 in nm⁻¹, for positions of the fitted atoms in nm.
-
-        With box vectors in nm, molecules are first put back beside where they started.
+        """Return S and the forces at k = 1 (nm⁻¹) of fitted atoms in nm; with a box (nm), molecules are first put back near
+        their start.
         """
         if self._evaluator is None:
             self._evaluator = self._energy_of_fitted(self.measure)

@@ -36,9 +36,8 @@ class DensityTarget:
     resampled: bool = False
 
     def voxels(self) -> torch.Tensor:
-        """Return a copy of the values as kernels take them, float32, with NaN where a voxel does not count.
-
-        A copy, since a module that is moved to a GPU takes its tensors along.
+        """Return a float32 copy of the values for kernels (a module moved to a GPU takes it along), NaN where a voxel does not
+        count.
         """
         data = self.map.data
         return torch.from_numpy(

@@ -27,9 +27,8 @@ def blurring_b_factor(resolution: float, sigma_factor: float = SIGMA_PER_RESOLUT
 def resolution_gaussians(
     weights: Tensor, resolution: float, sigma_factor: float = SIGMA_PER_RESOLUTION
 ) -> tuple[Tensor, Tensor]:
-    """Describe each atom by one Gaussian with σ = sigma_factor · resolution.
-
-    `weights` (N,): the integral of each atom's density; `resolution` in Å. Returns `amplitudes`, `exponents` (N, 1).
+    """Return amplitudes and exponents (N, 1) of a Gaussian per atom, of integral `weights` (N,) and σ = sigma_factor ·
+    resolution (Å).
     """
     sigma = sigma_factor * resolution
     amplitudes = weights[:, None] / (2 * math.pi * sigma**2) ** 1.5

@@ -31,9 +31,6 @@ def molecule_numbers(topology: Topology, system: openmm.System | None) -> np.nda
 
 
 def centroids(molecules: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """Return the centroid of each molecule's atoms.
-
-    `molecules` int (M,): the number of each atom's molecule, from 0 without gaps; `positions` (M, 3).
-    """
+    """Return the centroid of each molecule's atoms, numbered from 0 without gaps by `molecules` int (M,); `positions` (M, 3)."""
     counts = np.bincount(molecules)
     return np.stack([np.bincount(molecules, positions[:, axis]) / counts for axis in range(3)], axis=1)

@@ -201,9 +201,8 @@ class RunFolder:
 
 
 def remove_leftovers(path: Path) -> None:
-    """Remove what a killed process has left of a `RunFolder` that is locked here: files half written, folders half removed.
-
-    A folder with nothing in it goes as a whole: that fit was killed before it had said what it was to do.
+    """Remove what a killed process left of a locked `RunFolder`, files half written, folders half removed; the folder if it is
+    empty.
     """
     shutil.rmtree(_condemned(path), ignore_errors=True)
     remove_abandoned(path)

@@ -30,9 +30,8 @@ class Plateau:
     steps: int = 0  # In the block in progress
 
     def update(self, similarity: float, positions: np.ndarray, steps: int) -> bool:
-        """Count a sample after so many more steps; tell whether the fit has converged.
-
-        `positions` (n, 3) of the atoms that count, in Å.
+        """Count a sample after so many more steps, `positions` (n, 3) in Å of the atoms that count; tell whether the fit has
+        converged.
         """
         self.similarities.append(similarity)
         # Never in place: the sum so far may belong to a state that is rolled back to.

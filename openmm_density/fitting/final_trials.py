@@ -32,10 +32,7 @@ EASED, EASED_AT_MOST = 0.8, 4
 
 
 class FinalTrials:
-    """Find the final strength of a fit, by trials from its state.
-
-    `topology` of the model without solvent, whose atoms come first.
-    """
+    """Find a fit's final strength by trials from its state; `topology` of the model without solvent, whose atoms come first."""
 
     def __init__(self, engine: Engine, protocol: Protocol, topology: app.Topology) -> None:
         self._engine, self._protocol, self._topology = engine, protocol, topology

@@ -63,10 +63,7 @@ class Ending(NamedTuple):
 
 
 class FitRun:
-    """Run a fit, or go on with one.
-
-    `solute`: the model without solvent; `beside`: what writes models of saved states.
-    """
+    """Run a fit, or go on with one. `solute`: the model without solvent; `beside`: what writes models of saved states."""
 
     def __init__(
         self,

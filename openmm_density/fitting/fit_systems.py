@@ -185,10 +185,7 @@ class FitSystems:
         stiff: bool,
         free: bool = False,
     ) -> tuple[DensityFit, openmm.System]:
-        """Return a density force and the System with it, both with copies of some atoms behind them all.
-
-        `positions` (N + K, 3) in Å.
-        """
+        """Return a density force and its System, with copies of some atoms behind them all; `positions` (N + K, 3) in Å."""
         options = {"constraints": None, "rigidWater": False} if free else {}
         system = self.prepared.system(hydrogen_mass=self._protocol.hydrogen_mass, **options)
         # Forces of our own are made for a number of particles.
@@ -380,9 +377,8 @@ class FitSystems:
         return [PositionalRestraint(topology, positions, atoms=backbone, **options)]
 
     def _force_options(self) -> dict[str, Any]:
-        """Return how the forces of our own are made: nobody asks for their derivatives, and graphs save what launching costs.
-
-        `NativeForce` has the bits of ``TorchForce`` and takes less of a step.
+        """Return how our forces are made: `NativeForce`, with the bits of ``TorchForce`` and less time, without derivatives;
+        with graphs.
         """
         options: dict[str, Any] = {"parameter_derivative": False}
         backend, problem = own_backend(self._platform)

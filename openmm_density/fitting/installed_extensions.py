@@ -26,10 +26,7 @@ class Unfinished(NamedTuple):
 
 @cache
 def extensions() -> tuple[Any, ...]:
-    """Return the extensions that are installed: those of this package in their order, then others by name.
-
-    Raises ImportError if one cannot be imported; the message names its entry point.
-    """
+    """Return the installed extensions, this package's first, others by name; ImportError names an entry point that fails."""
     return tuple(_extension(name, target) for name, target in entry_points(OWN, sys.path).items())
 
 
@@ -81,9 +78,8 @@ def protocol_asked(protocol: Any, asked: Mapping[str, Any]) -> Any:
 
 
 def entry_points(own: Path, folders: Iterable[str], group: str = GROUP) -> dict[str, str]:
-    """Return the entry points of a file, then those of packages in folders, which `importlib.metadata` would read too slowly.
-
-    As in ``package.module:Class``, by name; those of one group.
+    """Return by name one group's ``package.module:Class`` of a file, then of packages in folders: `importlib.metadata` is too
+    slow.
     """
     found = dict(_declared(own, group))
     others = {}

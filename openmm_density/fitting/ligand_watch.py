@@ -64,9 +64,8 @@ class LigandWatch:
         self._masses = masses
 
     def begun(self, positions: np.ndarray) -> list[dict[str, Any]]:
-        """Return what is known of ligands at the start, as a state keeps it: those that are unknown are held to the next look.
-
-        `positions` (N, 3) in nm.
+        """Return what is known at the start, positions (N, 3) in nm, of ligands as a state keeps it; unknown ones are held to
+        the next look.
         """
         return [asdict(_new(placed, positions[placed.atoms])) for placed in self.placed]
 

@@ -33,10 +33,7 @@ Waiting = Callable[[str], None]
 
 
 class FolderInUse(InputError):
-    """Another fit is running in a folder.
-
-    Attributes: `holder` as in ``process 12 on host``; empty where it is not known.
-    """
+    """Another fit is running in a folder. Attributes: `holder` as in ``process 12 on host``; empty where it is not known."""
 
     def __init__(self, folder: Path, holder: str) -> None:
         self.holder = holder

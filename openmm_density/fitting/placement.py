@@ -97,10 +97,7 @@ def placed(
 
 
 def placed_near(model: Model, fit_map: FitMap, moved: np.ndarray) -> Placement | None:
-    """Return where the model fits best near its place or near another, or None where it may stay.
-
-    `moved` (3,): how far the other place is, in Å.
-    """
+    """Return where the model fits best near its place or near another, `moved` (3,) Å away; None where it may stay."""
     rigid = _Rigid.in_map(model, fit_map)
     starts = (rigid.centre, rigid.centre + moved)
     found = max((rigid.refined(Rotation.identity(), start) for start in starts), key=lambda each: each[0])

@@ -48,9 +48,8 @@ def make_context(
 
 
 def load_gpu_code(name: str) -> threading.Thread | None:
-    """Load what kernels for a platform's GPU are compiled and run with, in a thread, while a fit is prepared on a processor.
-
-    Nothing runs on the GPU yet. What cannot be loaded is reported where it is needed.
+    """Load in a thread what a platform's GPU kernels need, while a fit is prepared; what cannot be loaded is told where it is
+    needed.
     """
     if name != "CUDA":
         return None

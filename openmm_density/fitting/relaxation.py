@@ -279,10 +279,7 @@ TOO_CLOSE = 0.08
 
 
 def clashing_pairs(system: openmm.System, positions: np.ndarray) -> np.ndarray:
-    """Return the pairs of atoms nearer than `TOO_CLOSE` that no bonded term joins, shape (n, 2).
-
-    `positions` (N, 3) in nm.
-    """
+    """Return the pairs of atoms nearer than `TOO_CLOSE` that no bonded term joins, shape (n, 2). `positions` (N, 3) in nm."""
     pairs = cKDTree(positions).query_pairs(TOO_CLOSE, output_type="ndarray")
     # To list what is bonded takes far longer, and most models have no such pairs.
     bonded = nonbonded_exceptions(system) if len(pairs) else set()

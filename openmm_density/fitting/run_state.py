@@ -64,9 +64,8 @@ class RunState:
         return max(self.caution - 1, 0)
 
     def next_segment(self) -> RunState:
-        """Return a state to go on with, while this one stays as it is to roll back to.
-
-        Both share arrays, rows and records, none of which is changed once it is made.
+        """Return a state to go on with, while this one stays to roll back to: both share arrays and rows, which nothing
+        changes.
         """
         return replace(
             self,

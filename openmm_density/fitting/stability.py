@@ -33,10 +33,7 @@ _Result = TypeVar("_Result")
 
 
 class Unstable(Exception):
-    """A simulation blew up; the message says what happened to which atoms, to stand inside a sentence.
-
-    Attributes: `everywhere`: whether so many atoms are concerned that the message does not name them.
-    """
+    """A simulation blew up; the message says what happened to which atoms, or is of so many (`everywhere`) that it names none."""
 
     def __init__(self, message: str, everywhere: bool = False) -> None:
         super().__init__(message)

@@ -32,11 +32,8 @@ def examined_and_prepared(
     prepare: Callable[[Model], tuple[Prepared, Prepared]],
     stopwatch: Stopwatch,
 ) -> Start:
-    """Return a model examined and prepared: where it is known how it will start, in two threads.
-
-    What comes out, and which error is raised, is the same.
-
-    `expected`: what `examine` returns where it leaves the model in its place. None: one comes after the other.
+    """Return a model examined and prepared, in two threads where `expected` is what `examine` will return; results are the
+    same.
     """
     if expected is None:
         with stopwatch.part("placement"):

@@ -123,10 +123,7 @@ def _model(values: Any) -> np.ndarray:
 
 
 def read_archive(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Return the arrays of float64 in an .npz file, and the JSON of its array of bytes `PLAIN`.
-
-    No more memory is taken than the file has bytes, whatever it promises.
-    """
+    """Return an .npz file's float64 arrays and the JSON of its bytes `PLAIN`, with no more memory than the file has bytes."""
     try:
         with zipfile.ZipFile(io.BytesIO(read_file(path))) as archive:
             arrays = {

@@ -41,10 +41,7 @@ def available_cores() -> int:
 
 
 class SharedArgument:
-    """An argument of many calls, which each process is sent once; it must not change.
-
-    `value`: that can be pickled; `is_packed_once`: whether it is pickled once for all processes, and kept so.
-    """
+    """An unchanging argument of many calls, sent once to each process; `is_packed_once`: pickled once for all, and kept so."""
 
     def __init__(self, value: Any, is_packed_once: bool = False) -> None:
         self.value, self.number = value, next(_numbers)

@@ -21,10 +21,7 @@ _REMEDY = (
 
 
 def check_free_map(free_map: DensityMap, density_map: DensityMap, resolution: float) -> str | None:
-    """Refuse a free map that cannot test what is fitted into a map; return a sentence where it is doubtful.
-
-    `resolution` of the map, in Å. Returns what speaks against it.
-    """
+    """Refuse a free map that cannot test what is fitted into a map (resolution in Å); return a sentence where it is doubtful."""
     if is_same_map(free_map, density_map):
         raise InputError("the free map is the map that is fitted into, and not free", remedy=_REMEDY)
     agreement = agreement_inside(free_map, density_map, resolution)

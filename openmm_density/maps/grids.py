@@ -28,10 +28,7 @@ _LARGEST_INDEX = 2.0**53
 def checked_positions(
     positions: Any, n_atoms: int | None = None, topology: Topology | None = None
 ) -> np.ndarray:
-    """Return finite positions in Å as a float64 array of shape (N, 3).
-
-    `positions` (N, 3): Cartesian positions in Å.
-    """
+    """Return finite positions in Å as a float64 array of shape (N, 3). `positions` (N, 3): Cartesian positions in Å."""
     positions = positions_in_angstrom(positions, n_atoms)
     if not len(positions):
         raise InputError("are empty", argument="positions", remedy="give at least one")
@@ -104,10 +101,7 @@ def index_reach(matrix: np.ndarray, radius: float) -> np.ndarray:
 def index_box(
     positions: np.ndarray, matrix: np.ndarray, origin: np.ndarray, margin: Any
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Find the least box of grid points that holds a sphere around every position.
-
-    `positions` (N, 3): Cartesian positions in Å; `margin`: radius of the spheres in Å.
-    """
+    """Return the least box of grid points that holds spheres of radius `margin` around positions (N, 3), in Å."""
     margin = checked_length(margin, "margin")
     inverse = np.linalg.inv(matrix)
     index = (positions - origin) @ inverse.T

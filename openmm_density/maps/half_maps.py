@@ -47,10 +47,7 @@ def check_half_maps(first: DensityMap, second: DensityMap) -> None:
 def check_halves_of_map(
     first: DensityMap, second: DensityMap, density_map: DensityMap, resolution: float
 ) -> None:
-    """Refuse half maps that are those of another map, and a map in place of one of its halves.
-
-    `resolution` of the map, in Å.
-    """
+    """Refuse half maps that are those of another map (resolution in Å), and a map in place of one of its halves."""
     for which, half in (("first", first), ("second", second)):
         if is_same_map(half, density_map):
             raise InputError(

@@ -43,10 +43,7 @@ def agreement_in_either(other: DensityMap, density_map: DensityMap, resolution: 
 
 
 def agreement_inside(other: DensityMap, density_map: DensityMap, resolution: float) -> float | None:
-    """Return the same where the map has density, which noise of the other map's own lowers less.
-
-    Parameters and returns as `agreement_in_either`.
-    """
+    """Return the same as `agreement_in_either` where the map has density, which noise of the other map's own lowers less."""
     values = _over_cubes(other, density_map, resolution)
     return _correlated(values, _is_dense(values)[1])
 

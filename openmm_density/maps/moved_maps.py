@@ -17,14 +17,9 @@ _FEWEST = 100
 
 @dataclass(frozen=True)
 class MapAgreement:
-    """How well a map agrees with its copies.
+    """How well a map agrees with its copies by n operators, (n, 3, 3) and (n, 3), Å, the identity first.
 
-    Attributes
-    ----------
-    rotations, translations : np.ndarray, shapes (n, 3, 3) and (n, 3)
-        The operators, Å, the identity first.
-    correlations : np.ndarray, shape (n,)
-        Of the map with its copy moved by each operator, over the points that are compared; NaN where too few of them stay in it.
+    `correlations` (n,) with each copy over the points that are compared; NaN where too few of them stay in the map.
     """
 
     rotations: np.ndarray

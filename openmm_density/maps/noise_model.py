@@ -17,20 +17,13 @@ LEAST_NOISE = 0.1
 
 @dataclass(frozen=True)
 class NoiseModel:
-    """σ of the noise in each shell of Fourier space.
+    """σ of the noise in each of S shells of Fourier space.
 
     Independent normal noise of one σ in each shell is the noise model that maps are compared with models by in metainference
-    (Bonomi, Pellarin and Vendruscolo 2018) and in maximum-likelihood reconstruction (Scheres 2012): the likelihood of a model is
-    that of its distance from the map where each shell is divided by its σ.
-
-    Attributes
-    ----------
-    frequency : np.ndarray, shape (S,)
-        Of the middle of each shell in 1/Å.
-    sigma : np.ndarray, shape (S,)
-        Of a voxel's Fourier coefficient in one half map, in the unit of the map's density times √voxels.
-    resolution : float
-        In Å: what is beyond it is no data.
+    (Bonomi, Pellarin and Vendruscolo 2018) and in maximum-likelihood reconstruction (Scheres 2012): the likelihood of a model
+    is that of its distance from the map where each shell is divided by its σ. `frequency` (S,) of the middle of each shell in
+    1/Å; `sigma` (S,) of a voxel's Fourier coefficient in one half map, in the unit of the density times √voxels; `resolution`
+    in Å: what is beyond it is no data.
     """
 
     frequency: np.ndarray
@@ -39,18 +32,9 @@ class NoiseModel:
 
     @classmethod
     def from_half_maps(cls, first: DensityMap, second: DensityMap, resolution: float) -> NoiseModel:
-        """Return the noise of a half map: two halves differ by √2 times it.
+        """Return the noise of a half map up to a resolution in Å: two halves differ by √2 times it.
 
-        Parameters
-        ----------
-        first, second : DensityMap
-        resolution : float
-            In Å.
-
-        Raises
-        ------
-        InputError
-            If they are no halves of one map, see `openmm_density.maps.half_maps.check_half_maps`.
+        Raises InputError if they are no halves of one map, see `openmm_density.maps.half_maps.check_half_maps`.
         """
         check_half_maps(first, second)
         difference = first.data.astype(np.float64) - second.data
@@ -91,16 +75,11 @@ class NoiseModel:
         return replace(density_map, data=filtered + mean)
 
     def likelihood_scale(self, whitened: DensityMap, mask: np.ndarray) -> float:
-        """Return χ²: by how much −ln likelihood rises per unit of 1 − S, for the density of a half map within a mask.
+        """Return χ²: by how much −ln likelihood rises per unit of 1 − S, for the density of a `whitened` half map within a
+        mask of its voxels.
 
-        Σ |T|² / σ² over the independent coefficients that the density within a mask of the map's voxels has: with the best scale,
-        −ln L = ½ χ² (1 − S²), which is χ² (1 − S) where S is near 1 (S is the correlation of map and model, shells whitened).
-
-        Parameters
-        ----------
-        whitened : DensityMap
-            What `whitened` has made of a half map.
-        mask : np.ndarray of bool, shape (nz, ny, nx)
+        Σ |T|² / σ² over the independent coefficients that the density within the mask has: with the best scale, −ln L = ½ χ²
+        (1 − S²), which is χ² (1 − S) where S is near 1 (S is the correlation of map and model, shells whitened).
         """
         # Noise that is white up to the resolution has this variance in a voxel: the part of the coefficients that it has.
         part = 4 / 3 * np.pi / self.resolution**3 * whitened.voxel_volume

@@ -74,9 +74,8 @@ class AlternateGeometry:
         self._pairs = _Pairs(ends, lengths, weights)
 
     def mended(self, positions: np.ndarray, alternates: np.ndarray) -> np.ndarray:
-        """Return the places of the alternates (K, 3) in Å with what is off beside the model's atoms at positions (N, 3) mended.
-
-        Where nothing is off they stay as they are.
+        """Return the alternates (K, 3), Å, mended where they are off beside the model's atoms at `positions` (N, 3), else as
+        they are.
         """
         start = np.concatenate([positions, alternates])
         places, moving = start.copy(), self._moving(start)

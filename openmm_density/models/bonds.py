@@ -295,9 +295,8 @@ def _check_crowding(model: Model) -> None:
 
 
 def _near_as_bonds(topology: app.Topology, positions: np.ndarray) -> list[tuple[int, int]]:
-    """Return the pairs as near as bonds: in and around residues that are not standard, and of different standard ones.
-
-    Inside residues and with metals these are bonds; between residues, whether they are is for chemistry to tell.
+    """Return the pairs as near as bonds in and around non-standard residues, and of different standard ones, for chemistry to
+    tell.
     """
     odd = _is_odd(topology)
     atoms = list(topology.atoms())

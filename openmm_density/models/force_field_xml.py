@@ -39,9 +39,8 @@ class _File:
 
 
 def load_force_field(files: Sequence[Path], allow_scripts: bool = False) -> app.ForceField:
-    """Read force field files, and what they include.
-
-    What is checked is what OpenMM is handed, so that no file can be exchanged in between.
+    """Read force field files and what they include; OpenMM is handed what was checked, so that no file is exchanged in
+    between.
     """
     found = tuple(_with_included(files, allow_scripts))
     try:

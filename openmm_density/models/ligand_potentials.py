@@ -264,10 +264,7 @@ def _sphere(symbol: str, parent: str) -> tuple[float, float]:
 
 
 def _alike(potential: InternalPotential) -> list[float]:
-    """Return charges of which atoms have the same that their bonds do not tell apart, as the hydrogens of a methyl group.
-
-    A conformer may, and which of them is which in a model nobody knows.
-    """
+    """Return charges that are the same for atoms that bonds do not tell apart, as a methyl's hydrogens, whichever is which."""
     graph = graph_of(potential.elements, potential.bonds)
     kinds = {k: symbol.capitalize() for k, symbol in enumerate(potential.elements)}
     for _ in range(len(kinds)):

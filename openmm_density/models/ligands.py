@@ -67,10 +67,7 @@ class LigandParameters:
     def hydrogens(
         self, name: str, label: str, elements: Sequence[str], bonds: Sequence[tuple[int, int]], positions: Any
     ) -> list[BuiltHydrogen]:
-        """Build the hydrogens of a ligand, with the geometry of a conformer of the molecule.
-
-        `positions` (N, 3) in Å.
-        """
+        """Build the hydrogens of a ligand, with the geometry of a conformer of the molecule. `positions` (N, 3) in Å."""
         return built_hydrogens(self.molecule(name), label, elements, bonds, positions)
 
     def molecule(self, name: str) -> CompleteMolecule:

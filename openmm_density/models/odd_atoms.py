@@ -23,9 +23,8 @@ SHOWN = 3
 
 
 def check_twice(path: Path, residues: Sequence[ReadResidue]) -> None:
-    """Refuse residues of which some atoms are there twice, and others are not: they would be taken for two, and completed.
-
-    What is there twice as a whole, such as waters whose numbers ran out, is two residues.
+    """Refuse residues of which some atoms are there twice, others not; twice as a whole, as waters with used-up numbers, is
+    two.
     """
     for residue, following in pairwise(residues):
         same = (residue.chain, residue.number, residue.insertion_code, residue.segment, residue.name) == (

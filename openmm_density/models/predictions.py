@@ -48,10 +48,7 @@ def as_in_file(model: Model) -> Model:
 def trimmed(model: Model, structure: gemmi.Structure, least: float) -> None:
     """Take the residues of the polymers of a prediction out of its structure whose pLDDT is below a number; note which.
 
-    Raises
-    ------
-    InputError
-        The model is no prediction, or none of its residues is as sure.
+    Raises InputError if the model is no prediction, or none of its residues is as sure.
     """
     plddt = residue_confidence(model)
     if plddt is None:
@@ -120,9 +117,8 @@ def residue_confidence(model: Model) -> np.ndarray | None:
 def add_local_metric(
     block: gemmi.cif.Block, plddt: Mapping[tuple[str, str, str], float], program: str
 ) -> None:
-    """Add pLDDT as ``_ma_qa_metric_local`` to the block of an mmCIF file that has none.
-
-    `plddt` from 0 to 100 by chain, number and insertion code of residues, as ``_atom_site.auth_…`` has them.
+    """Add pLDDT (0 to 100, by ``_atom_site.auth_…`` chain, number, insertion code) as ``_ma_qa_metric_local`` to a block
+    without.
     """
     if not plddt or block.find_loop("_ma_qa_metric_local.metric_value"):
         return
@@ -178,12 +174,7 @@ def read_confidence(
     """Return how sure a prediction is of its atoms; None for a model that is not one.
 
     `model`: as it was read, its B column for B factors. `sources`: the residue of the file that each atom is of. `predicted`:
-    whether it is one, where the user says so.
-
-    Raises
-    ------
-    InputError
-        The user says it is a prediction, and nothing in it can be pLDDT.
+    whether it is one, where the user says so. Raises InputError if the user does, and nothing in it can be pLDDT.
     """
     if predicted is False:
         return None

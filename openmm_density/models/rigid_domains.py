@@ -148,10 +148,7 @@ class DomainMotion:
 def domain_motions(
     traces: np.ndarray, labels: np.ndarray, stretches: Sequence[Sequence[str]]
 ) -> list[DomainMotion]:
-    """Return how each domain but the largest moves beside that.
-
-    `traces` (F, R, 3) in Å; `labels` int (R,) from `rigid_domains`.
-    """
+    """Return how domains (`labels` int (R,)) move beside the largest, in traces (F, R, 3) in Å."""
     placed = placed_by(traces, labels == 0)
     motions = []
     for number in range(1, int(labels.max()) + 1):

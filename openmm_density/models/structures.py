@@ -95,9 +95,8 @@ def read_model(
 
 
 def _model_of(path: Path, structure: gemmi.Structure) -> tuple[Model, list[gemmi.Residue]]:
-    """Return the first model of a structure, without bonds, and the residue of the file that each atom is of.
-
-    Of each residue the conformer that is fitted is chosen.
+    """Return a structure's first model without bonds, with the conformers that are fitted, and each atom's residue of the
+    file.
     """
     notes: list[str] = []
     if (found := structure_format(path)) != format_of_name(path):

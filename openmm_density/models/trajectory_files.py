@@ -204,10 +204,7 @@ def _address(atom: gemmi.CRA) -> tuple[str, int, str, str, str, str]:
 
 
 def dcd_frames(path: str | os.PathLike[str], atoms: np.ndarray, most: int) -> tuple[np.ndarray, int]:
-    """Read some atoms of evenly spaced frames of a DCD file.
-
-    Returns `frames` float32 (F, n, 3) in Å; `every`: so many frames of the file come to one.
-    """
+    """Return some atoms of evenly spaced DCD frames, float32 (F, n, 3) in Å, and of how many frames of the file each is one."""
     try:
         with _quiet():
             with mdtraj.formats.DCDTrajectoryFile(str(path)) as file:
@@ -323,10 +320,7 @@ def _quiet() -> Iterator[None]:
 
 @contextmanager
 def _without_pickles() -> Iterator[None]:
-    """Keep PyTables from unpickling what it finds in HDF5 files, as that may run any code; mdtraj's files hold nothing pickled.
-
-    It takes what cannot be unpickled for the text that it is.
-    """
+    """Keep PyTables from unpickling in HDF5 files, which may run any code; mdtraj's hold none, and it takes them for text."""
     try:
         from tables import atom, attributeset
     except ImportError:

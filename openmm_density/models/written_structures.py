@@ -76,10 +76,7 @@ def atoms_of(
 def atoms_of_model(
     model: Model, positions: np.ndarray, b_factors: np.ndarray, alternates: Alternates | None = None
 ) -> list[WrittenAtom]:
-    """Return the atoms of a model with those of its alternate conformers, in the order of its file.
-
-    These are, where they are not given, those of the model, moved with it.
-    """
+    """Return a model's atoms with those of its alternates, by default moved with it, in the order of its file."""
     fitted = atoms_of(model.topology, model.records, positions, b_factors, model.occupancies)
     if alternates is None:
         alternates = model.alternates.moved(moved_with_residues(model, positions))

@@ -148,10 +148,7 @@ def fsc_figure(
 
 
 def geometry_figure(reports: Mapping[str, tuple[str, Mapping[str, Any] | None]]) -> dict[str, Any] | None:
-    """Return bars of the geometry at each stage, a panel for each measure.
-
-    `reports` by stage what it is called and the geometry of a summary.
-    """
+    """Return bars of the geometry at each stage, a panel for each measure; `reports`: name and a summary's geometry by stage."""
     known = {stage: report for stage, report in reports.items() if report[1]}
     measures = [
         measure

@@ -26,19 +26,7 @@ SCRIPTS = (
 
 
 def write_page(path: str | os.PathLike[str], page: Page) -> None:
-    """Write a page, atomically.
-
-    Parameters
-    ----------
-    path : path-like
-        An HTML file.
-    page : Page
-
-    Raises
-    ------
-    InputError
-        Where the file cannot be written.
-    """
+    """Write a page to an HTML file, atomically; InputError where it cannot be written."""
     write_text(path, page_text(page))
 
 

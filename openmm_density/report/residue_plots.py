@@ -73,10 +73,7 @@ def value_figure(
 def b_factor_figure(
     residues: Sequence[Mapping[str, Any]], b_factors: Sequence[float | None]
 ) -> dict[str, Any] | None:
-    """Return the mean B factor by residue, and those before where they were refined; None where all are the same.
-
-    `b_factors` of each residue in Å², or None.
-    """
+    """Return mean B factors by residue (Å² or None) and those before, if refined; None where all are the same."""
     rows = [i for i, value in enumerate(b_factors) if value is not None and residues[i]["kind"] != "water"]
     values = [b_factors[row] for row in rows]
     if not values or max(values) - min(values) < 1e-3:

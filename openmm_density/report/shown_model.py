@@ -13,22 +13,11 @@ COPIES = "copies"
 
 @dataclass(frozen=True)
 class ShownModel:
-    """A model as the page shows it.
+    """A model as the page shows it, under its `label`.
 
-    Attributes
-    ----------
-    key : str
-        "after", "before", "reference" or `COPIES`: by it the page knows its colour, and which figures of a residue are its own.
-    label : str
-        What the page calls it.
-    topology : openmm.app.Topology
-        With bonds.
-    positions : np.ndarray, shape (N, 3)
-        Å; nan for atoms that it does not have.
-    b_factors : np.ndarray, shape (N,), optional
-        Å².
-    color : str, optional
-        As ``#rrggbb``, where the page has none for the key.
+    `key`: "after", "before", "reference" or `COPIES`: by it the page knows its colour, unless `color` is one as ``#rrggbb``,
+    and which figures of a residue are its own; `topology` with bonds; `positions` (N, 3) in Å, nan for atoms that it does not
+    have; `b_factors` (N,) in Å².
     """
 
     key: str

@@ -49,10 +49,7 @@ class DrawnAtoms:
         return np.array([i for i, atom in enumerate(self._atoms) if atom.name in TRACE], dtype=np.int64)
 
     def as_dict(self, positions: np.ndarray) -> dict[str, Any]:
-        """Return atoms, residues and bonds for the page, with the secondary structure at some positions.
-
-        `positions` (N, 3) in Å, of all atoms of the topology.
-        """
+        """Return atoms, residues and bonds for the page, with the secondary structure at positions (N, 3) in Å of all atoms."""
         residues = list(dict.fromkeys(atom.residue for atom in self._atoms))
         place = {residue: number for number, residue in enumerate(residues)}
         codes = secondary_structure(self._topology, positions)

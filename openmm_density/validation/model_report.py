@@ -78,21 +78,15 @@ def report(
 def map_report(
     topology: app.Topology, positions: Any, density_map: DensityMap, resolution: Any
 ) -> dict[str, Any]:
-    """Assess the fit of a model to a map.
+    """Assess the fit of a model to a map; what it returns is ready for JSON, with None for what is undefined.
 
-    The Q-scores take about 0.6 ms an atom, and the curve as long again, on one core.
-
-    Returns
-    -------
-    dict
-        Plain numbers, strings and lists, ready for JSON; None for what is undefined.
-
-        ``cc_mask`` (`validation.correlation`), ``cc_bases`` and ``cc_backbone`` (the same around the bases of nucleotides, and
-        around their sugars and phosphates), ``q_score`` (mean over the atoms, σ = 0.4 Å, `validation.q_score`), ``fsc`` (the
-        curve of `validation.fsc`, None where no atom is near the map), ``fsc_resolution`` (Å, where it falls below 0.5, or its
-        last shell where it never does; None where it is nowhere above), ``fsc_falls`` (whether it does fall), and ``residues``:
-        for each its ``residue`` (as in ``A HIS 57B``), ``chain``, ``name``, ``number``, ``insertion_code``,
-        ``kind`` ("polymer", "water" or "other"), ``correlation`` and ``q_score``.
+    ``cc_mask`` (`validation.correlation`), ``cc_bases`` and ``cc_backbone`` (the same around the bases of nucleotides, and
+    around their sugars and phosphates), ``q_score`` (mean over the atoms, σ = 0.4 Å, `validation.q_score`), ``fsc`` (the curve
+    of `validation.fsc`, None where no atom is near the map), ``fsc_resolution`` (Å, where it falls below 0.5, or its last
+    shell where it never does; None where it is nowhere above), ``fsc_falls`` (whether it does fall), and ``residues``: for
+    each its ``residue`` (as in ``A HIS 57B``), ``chain``, ``name``, ``number``, ``insertion_code``, ``kind`` ("polymer",
+    "water" or "other"), ``correlation`` and ``q_score``. The Q-scores take about 0.6 ms an atom, and the curve as long again,
+    on one core.
     """
     positions = positions_in_angstrom(positions)
     identities = [_identity(residue) for residue in topology.residues()]

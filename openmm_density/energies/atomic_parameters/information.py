@@ -45,9 +45,8 @@ def uncertainties(
 
 
 def occupancy_deviations(refinement: Refinement, found: Found, positions: np.ndarray) -> np.ndarray:
-    """Return the standard deviation of each group's occupancy, shape (Q,), with what its B factor leaves open of it.
-
-    Of alternatives each is taken for itself.
+    """Return each group's occupancy's standard deviation (Q,), with what its B factor leaves open; alternatives each by
+    itself.
     """
     level = refinement.level
     b_factors = refinement.b_factors(found.logarithms)

@@ -56,9 +56,8 @@ class Evaluated(NamedTuple):
 def evaluated(
     computation: Computation, positions: Tensor, parameters: Tensor, wants_derivatives: bool
 ) -> Evaluated:
-    """Call a module, and let autograd find the forces that it does not return.
-
-    `positions` (M, 3): those that the module takes, in nm; `parameters` float64 (P,): see `slots`.
+    """Call a module on its positions (M, 3) in nm and `slots` parameters (P,), float64; autograd finds forces that it does not
+    return.
     """
     by_autograd = computation.foreign or wants_derivatives
     # Autograd's own threads would not see what torch was told of this one's recording.
@@ -82,9 +81,8 @@ def evaluated(
 
 
 def _strengths(computation: Computation, parameters: Tensor) -> list[Tensor]:
-    """Return the strengths that a module takes, in the memory of the parameters.
-
-    Autograd differentiates each as it is passed: the derivative of a part would be put together of zeros and copies.
+    """Return the strengths in the memory of the parameters: autograd differentiates each as passed, without a sum of zeros and
+    copies.
     """
     first, n = STRENGTHS, computation.n_strengths
     if computation.foreign or n == 1:

@@ -96,10 +96,7 @@ def give(
 
 @triton.jit
 def _row_of_slot(slot, asked, particle_of_slot, row_of_particle):
-    """Return the rows of the particles in the slots that are asked for; -1 for none.
-
-    ``particle_of_slot`` is an address.
-    """
+    """Return the rows of the particles in the slots that are asked for; -1 for none. ``particle_of_slot`` is an address."""
     particles = particle_of_slot.to(tl.int64).to(tl.pointer_type(tl.int32))
     particle = tl.load(particles + slot, mask=asked, other=0)
     return tl.load(row_of_particle + particle, mask=asked, other=-1)

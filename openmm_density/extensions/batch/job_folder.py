@@ -83,9 +83,8 @@ class JobFolder:
         write_text(self.path / JOB, json.dumps(written, indent=2) + "\n")
 
     def check(self, overwrite: bool = False) -> Earlier:
-        """Return what became of an earlier fit of this job in the folder, and refuse a folder that holds a fit of another.
-
-        What a fit left that failed before its first step is no fit: it is removed where the job has changed since.
+        """Return what became of an earlier fit of this job, remove one that failed before its first step, and refuse that of
+        another job.
         """
         if self.path.exists() and not self.path.is_dir():
             raise InputError("it is a file", source=self.path, remedy="give a folder for the results")

@@ -39,10 +39,7 @@ _UNKNOWN_SCHEDULER = "tcp://SCHEDULER:PORT"
 
 @dataclass(frozen=True)
 class QueueOptions:
-    """What the jobs of a batch system ask for.
-
-    Raises InputError if the system is not known, dask-jobqueue is not installed, or it does not take them.
-    """
+    """What jobs of a batch system ask for; InputError for an unknown system or request, or without dask-jobqueue."""
 
     system: str  # One of `SYSTEMS`
     fits: int  # That one of its jobs runs side by side

@@ -37,18 +37,10 @@ class ConformerGroup:
 
 @dataclass(frozen=True)
 class ConformerCopies:
-    """The copies of atoms of a prepared model that its alternate conformers are.
+    """The K copies (`others`) behind the N atoms of a prepared model that its alternate conformers are, in `groups`.
 
-    Attributes
-    ----------
-    others : FurtherConformers
-        The K copies behind its N atoms.
-    groups : list of ConformerGroup
-    group_of_copy : np.ndarray of int, shape (K,)
-    shares : list of dict of str to float
-        Of each group the occupancies of its conformers, whose sum is 1, by label.
-    left : list of str
-        A sentence on each reason why some are not fitted.
+    `group_of_copy` int (K,); `shares`: of each group the occupancies of its conformers, whose sum is 1, by label; `left`: a
+    sentence on each reason why some are not fitted.
     """
 
     others: FurtherConformers
@@ -299,10 +291,7 @@ class _Finder:
 
 
 def where_given(prepared: Prepared, copies: ConformerCopies, positions: np.ndarray) -> np.ndarray:
-    """Return positions (N + K, 3) in Å of a model and its conformers, all of which stand to their residues as they were given.
-
-    `positions` (N, 3) of the model, Å.
-    """
+    """Return positions (N + K, 3) of model (N, 3) and conformers in Å, which stand to their residues as they were given."""
     model, others, n = prepared.model, copies.others, copies.n_atoms
     result = np.concatenate([positions, positions[others.originals]])
     placed = np.zeros(len(result), dtype=bool)

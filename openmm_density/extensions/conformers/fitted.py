@@ -38,23 +38,13 @@ class NotShown:
 
 @dataclass(frozen=True)
 class FittedConformers:
-    """Alternate conformers of a model that were fitted with it.
+    """Alternate conformers of a model that were fitted with it: `copies` have the occupancies as they are now.
 
-    Attributes
-    ----------
-    copies : ConformerCopies
-        With the occupancies as they are now.
-    positions : np.ndarray, shape (N + K, 3)
-        Å: of the model, and of the copies of its atoms behind them.
-    deviations : list of dict of str to float
-        Of each group the standard deviations of the occupancies of its conformers, by label.
-    notes : list of str
-        What is to be known of them, one sentence each.
-    not_shown : list of NotShown
-        Those that were fitted and that the map does not show; of a model that was kept as it was, those that it does not show
-        where the input has them.
-    cc_both, cc_major : float, optional
-        Of the density around the conformers with them, and with those of the model alone, each with B factors refined for it.
+    `positions` (N + K, 3) in Å of the model, and of the copies of its atoms behind them; `deviations`: of each group the
+    standard deviations of the occupancies by label; `notes`: what is to be known of them, one sentence each; `not_shown`:
+    those that were fitted and that the map does not show, or, of a model that was kept, that it does not show where the input
+    has them; `cc_both`, `cc_major`: CC around the conformers with them, and with those of the model alone, each with B factors
+    refined for it.
     """
 
     copies: ConformerCopies

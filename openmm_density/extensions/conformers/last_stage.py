@@ -46,21 +46,11 @@ def fitted_conformers(
     state: RunState,
     stop: Stop,
 ) -> FittedConformers | None:
-    """Return the alternate conformers of a model fitted with it, from where a Context has it; None where there are none to fit.
+    """Return the alternate conformers of a model fitted with it, from where a Context has it; None where there are none to
+    fit.
 
-    Parameters
-    ----------
-    engine : Engine
-    protocol : Protocol
-        Says whether they are to be fitted.
-    fit_map : FitMap
-    solute : Prepared
-        The model without solvent.
-    running : StageContext
-        Minimised.
-    state : RunState
-        Tells the noise of the dynamics.
-    stop : StopRequest or Deadline
+    `protocol` says whether they are to be fitted; `solute` is the model without solvent; the Context of `running` is
+    minimised; `state` tells the noise of the dynamics.
     """
     prepared = engine.systems.prepared
     if protocol.conformers == "major" or not running.strength or stop.requested:
@@ -140,17 +130,8 @@ def kept_conformers(
 ) -> FittedConformers | None:
     """Return what is known of the alternate conformers of a model that is kept as it was: which the map does not show there.
 
-    Parameters
-    ----------
-    found : FittedConformers, optional
-        Of what the simulation made of the model; where the map told nothing of them, the kept ones are not judged.
-    prepared : Prepared
-        The model, where it is kept.
-    solute : Prepared
-        The same without solvent.
-    fit_map : FitMap
-    operators : SymmetryOperators, optional
-        Of the copies of the model.
+    `found`: what the simulation made of the model: where the map told nothing of them, the kept ones are not judged;
+    `prepared`: the model, where it is kept, and `solute` the same without solvent; `operators` of its copies.
     """
     if found is None:
         return None
@@ -226,10 +207,7 @@ the density of one, whatever it is, and their occupancies tell nothing."""
 
 
 def not_shown(found: FittedConformers, resolution: float) -> list[NotShown]:
-    """Return the conformers that a map does not show, with their occupancies refined.
-
-    `resolution` of the map, in Å.
-    """
+    """Return the conformers that a map does not show, with their occupancies refined. `resolution` of the map, in Å."""
     result = []
     for number, group in enumerate(found.copies.groups):
         shares, deviations = found.copies.shares[number], found.deviations[number]

@@ -74,10 +74,7 @@ class ConformerFit:
         stop: Stop,
         occupancies: Callable[[FittedConformers], Occupancies],
     ) -> FittedConformers:
-        """Return the conformers, fitted with the model from where that is.
-
-        `positions` (N, 3) of the model, Å; `strength`: the total k in kJ/mol.
-        """
+        """Return the conformers, fitted with the model from its positions (N, 3) in Å, at a total k of `strength` kJ/mol."""
         found = FittedConformers(self._copies, self._start(positions, density))
         for width, least in zip(WIDTHS, LEAST_FITTED):
             self._share(occupancies(found), least)

@@ -189,9 +189,8 @@ class UnitCellGrid:
         return self._volume * (self._factor * spectrum).reshape(self._sum).sum(axis=0)
 
     def field(self, derivative: np.ndarray) -> np.ndarray:
-        """Return the derivative by the density of one unit on the grid, of what changes by Re(conj(derivative) · dF).
-
-        `derivative` (M,).
+        """Return the derivative by one unit's density on the grid of what changes by Re(conj(derivative) · dF), `derivative`
+        (M,).
         """
         each = 0.5 * self._volume * np.tile(derivative.conj(), self._sum[0]) * self._factor
         size = int(np.prod(self._half))

@@ -158,9 +158,8 @@ def _fitted(
     listener: Listener,
     may_keep: bool,
 ) -> dict[str, Any]:
-    """Carry out the fit of a cycle, or go on with it; return its summary.
-
-    Where it may keep the model that it began with, that is its result if R-free has not fallen.
+    """Carry out or go on with a cycle's fit; return its summary, that of its first model where this may be kept and R-free
+    fell not.
     """
     wait_until_free(path, lambda holder: listener.say(f"waiting for the end of an earlier fit ({holder})"))
     resumed = (path / UNFINISHED).is_dir()

@@ -42,10 +42,7 @@ def crystal_structure(path: str | os.PathLike[str], reflections: Reflections) ->
 
 
 def check_same_crystal(structure: gemmi.Structure, reflections: Reflections, path: Path) -> None:
-    """Refuse a model whose cell or space group is not that of the data; one that names neither may be in any.
-
-    P 1 in no cell (``CRYST1`` of 1 Å, as models of cryo-EM have it) names neither.
-    """
+    """Refuse a model whose cell or space group is not that of the data; P 1 in no cell (1 Å, as in cryo-EM) may be in any."""
     mine, theirs = structure.cell, reflections.cell
     if mine.is_crystal():
         lengths = zip(mine.parameters[:3], theirs.parameters[:3], strict=True)

@@ -63,10 +63,7 @@ def _convention(values: np.ndarray, meant: float) -> str:
 
 
 def made_flags(hkl: np.ndarray, seed: int = 0) -> np.ndarray:
-    """Return which reflections are to be free, chosen at random by their indices: any order of them gives the same.
-
-    `hkl` int (N, 3): unique under the symmetry.
-    """
+    """Return which reflections (N, 3), unique under the symmetry, are free: random by their indices, whatever their order."""
     order = np.lexsort(hkl.T[::-1])
     free = np.zeros(len(hkl), dtype=bool)
     chosen = np.random.default_rng(seed).permutation(len(hkl))[: max(round(MADE_FRACTION * len(hkl)), 1)]

@@ -58,10 +58,7 @@ class RFactors:
 def r_factors(
     measured: np.ndarray, calculated: np.ndarray, free: np.ndarray, inverse_d2: np.ndarray, n_shells: int = 10
 ) -> RFactors:
-    """Return R factors of amplitudes on the same scale.
-
-    `measured`, `calculated` (N,); `free` bool (N,); `inverse_d2` (N,).
-    """
+    """Return R factors of amplitudes on the same scale. `measured`, `calculated` (N,); `free` bool (N,); `inverse_d2` (N,)."""
     order = np.argsort(-1 / inverse_d2, kind="stable")
     parts = np.array_split(order, int(np.clip(len(order) // 100, 1, n_shells)))
     shells = []
@@ -89,10 +86,7 @@ def r_factors(
 
 
 def error_of_r_free(r_free: float | None, n_free: int) -> float | None:
-    """Return R-free/√n, the standard deviation among random free sets of as many reflections (Brünger 1997).
-
-    `r_free`: None without free reflections.
-    """
+    """Return R-free/√n, the standard deviation among random free sets of as many reflections (Brünger 1997); None without any."""
     return r_free / math.sqrt(n_free) if r_free is not None and n_free else None
 
 

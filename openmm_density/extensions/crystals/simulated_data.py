@@ -57,10 +57,7 @@ def read_crystal(path: str | os.PathLike[str]) -> gemmi.Structure:
 def simulated_reflections(
     structure: gemmi.Structure, resolution: float, noise: float = 0.0, seed: int = 0
 ) -> Reflections:
-    """Return all amplitudes of a crystal up to a resolution, on the absolute scale, with free flags.
-
-    `resolution` in Å.
-    """
+    """Return all amplitudes of a crystal up to a resolution, on the absolute scale, with free flags. `resolution` in Å."""
     cell, group = structure.cell, gemmi.SpaceGroup(structure.spacegroup_hm)
     # The half sphere of indices, shared by the operators of the point group.
     expected = 4 / 3 * np.pi * cell.volume / resolution**3 / 2 / len(group.operations().sym_ops)

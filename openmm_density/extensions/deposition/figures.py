@@ -111,9 +111,8 @@ def map_figures(
     density_map: DensityMap,
     resolution: float,
 ) -> dict[str, Any]:
-    """Return the figures of a model in a map that need no others, and ``unmasked``, the curve of the whole map.
-
-    See `FiguresOfModel`; `resolution` in Å. The curve is None where no atom is near the map.
+    """Return `FiguresOfModel` in a map (resolution in Å) and ``unmasked``, its whole curve, None where no atom is near the
+    map.
     """
     ringer = emringer(density_map, topology, positions)
     smoc = segment_overlap(density_map, topology, positions, resolution)

@@ -159,10 +159,7 @@ def write_table_of_model(
     crystal: Crystal | None = None,
     remarks: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Write the table of a model at some positions, and return its figures.
-
-    `positions` (N, 3) in Å; `resolution` in Å.
-    """
+    """Write the table of a model at some positions, and return its figures. `positions` (N, 3) in Å; `resolution` in Å."""
     with tempfile.TemporaryDirectory() as folder:
         # As it is scored: of a trajectory the last frame.
         written = Path(folder) / "model.cif"

@@ -58,10 +58,7 @@ def conformers(molecule: Mol, most: int, seed: int) -> np.ndarray:
 def normal_mode_displacements(
     springs: Springs, positions: np.ndarray, temperatures: np.ndarray, seed: int
 ) -> np.ndarray:
-    """Draw geometries around one, harmonic along its normal modes, shape (B, n, 3).
-
-    `positions` (n, 3) in nm; `temperatures` (B,) in K, of each.
-    """
+    """Draw geometries (B, n, 3) around one (n, 3) in nm, harmonic along its normal modes, each at its temperature (B,) in K."""
     constants, modes = np.linalg.eigh(springs.hessian(positions))
     # Six modes move and turn the whole molecule, which no energy depends on.
     order = np.argsort(np.abs(constants))[6:]

@@ -35,10 +35,7 @@ class Springs:
         return np.stack([self._of_one(each) for each in positions])
 
     def hessian(self, positions: np.ndarray) -> np.ndarray:
-        """Return the second derivatives of the energy, in kJ/mol/nm², shape (3n, 3n), by central differences.
-
-        `positions` (n, 3) in nm.
-        """
+        """Return the second derivatives (3n, 3n) in kJ/mol/nm² at positions (n, 3) in nm, by central differences."""
         step = _STEP / ANGSTROM_PER_NANOMETER
         moves = np.eye(positions.size).reshape(-1, *positions.shape) * step
         found = (self.forces(positions - moves) - self.forces(positions + moves)) / (2 * step)

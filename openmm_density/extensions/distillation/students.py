@@ -156,10 +156,7 @@ class Student:
 
 
 def _optimizers(network: nn.Module) -> list[torch.optim.Optimizer]:
-    """Return Muon for the matrices of weights, where torch has it, and Adam for the rest.
-
-    Muon (Jordan et al. 2024) comes to the same error in two thirds of Adam's steps here.
-    """
+    """Return Muon (Jordan et al. 2024) for matrices, where torch has it: two thirds of Adam's steps; and Adam for the rest."""
     matrices, others = [], []
     for name, each in network.named_parameters():
         is_matrix = each.ndim == 2 and min(each.shape) > 1 and "embedding" not in name
@@ -174,10 +171,7 @@ def _optimizers(network: nn.Module) -> list[torch.optim.Optimizer]:
 
 
 class Committee:
-    """Several students of one molecule: their mean is the potential, and where they disagree nobody knows.
-
-    `threads`: students that learn side by side.
-    """
+    """Students of one molecule, `threads` learning side by side: their mean is the potential, their disagreement its doubt."""
 
     def __init__(self, students: list[Student], threads: int = 1) -> None:
         self.students = students

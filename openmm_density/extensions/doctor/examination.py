@@ -144,10 +144,7 @@ def _in_order(probes: Sequence[tuple[bool, Probe]]) -> list[Probe]:
 
 
 class Doing:
-    """What is going on now, of several things at once.
-
-    `say`: called, from any thread, with all that is going on, whenever something begins or ends.
-    """
+    """What is going on, of several things at once: `say` is called with all of it, in any thread, when one begins or ends."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say

@@ -28,9 +28,8 @@ _NEAR, _REACH = 1.0, 8
 
 
 def moving_parts(topology: app.Topology, first: np.ndarray, second: np.ndarray) -> list[np.ndarray]:
-    """Return the stretches of residues that are in two places in two models (Å), the longest ones, in their order.
-
-    Each reaches to where the models come near each other.
+    """Return the longest stretches in two places in two models (Å), in their order, each to where the models come near each
+    other.
     """
     apart, residues = _distances(topology, first, second)
     moved = [k for k in range(len(apart)) if apart[k] > APART]
@@ -53,9 +52,8 @@ def moving_parts(topology: app.Topology, first: np.ndarray, second: np.ndarray) 
 def best_pair(
     fit: DensityFit, topology: app.Topology, models: Sequence[np.ndarray]
 ) -> tuple[list[np.ndarray], np.ndarray]:
-    """Return the two of several models (Å) that fit the map best together, parts exchanged as by `best_crossing`, with weights.
-
-    `models` (N, 3).
+    """Return the two of some models (N, 3) in Å, with weights, that fit the map best together, parts exchanged by
+    `best_crossing`.
     """
     pairs = [best_crossing(fit, topology, one, other) for one, other in itertools.combinations(models, 2)]
     chosen, weight, _ = max(pairs, key=lambda pair: pair[2])
@@ -65,10 +63,7 @@ def best_pair(
 def best_crossing(
     fit: DensityFit, topology: app.Topology, first: np.ndarray, second: np.ndarray
 ) -> tuple[list[np.ndarray], float, float]:
-    """Return two models (Å) with those parts exchanged with which they fit the map best, the weight of the first, and how well.
-
-    `first`, `second` (N, 3).
-    """
+    """Return two models (N, 3) in Å with the parts exchanged that fit the map best, the weight of the first, and how well."""
     parts = moving_parts(topology, first, second)
     best = [first, second]
     weight, highest = best_weight(fit, best)
@@ -92,9 +87,8 @@ def best_weight(fit: DensityFit, models: Sequence[np.ndarray]) -> tuple[float, f
 
 
 def weight_of_first(target: np.ndarray, first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
-    """Return the weight of the first of two densities with which their mean correlates best with a target, and by how much.
-
-    `target`, `first`, `second` (V,): float64.
+    """Return the weight of the first of two densities (V,), float64, whose mean correlates best with a target, and that
+    correlation.
     """
     w = np.linspace(0.1, 0.9, 33)
     overlap = w * (first @ target) + (1 - w) * (second @ target)
@@ -141,10 +135,7 @@ def _share(
 
 
 def shared_out(weights: np.ndarray, replicas: int) -> list[int]:
-    """Return for each of so many replicas the state that it begins in: as many as a state's weight asks for, and at least one.
-
-    `weights` (S,) of the states; no more of them than replicas.
-    """
+    """Return for each replica the state that it begins in, as the weights (S,) ask, each state at least once; S ≤ replicas."""
     counts = np.ones(len(weights), dtype=int)
     while counts.sum() < replicas:
         counts[int(np.argmax(weights / counts))] += 1

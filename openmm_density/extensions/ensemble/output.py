@@ -83,10 +83,7 @@ def ensemble_summary(ensemble: EnsembleResult | None, prepared: Prepared) -> dic
 
 
 def unknown_ligands(prepared: Prepared, models: np.ndarray) -> list[dict[str, Any]]:
-    """Return the ligands that left what their learned potentials know, with ``residue`` and ``models``, counted from 1.
-
-    `models` (R, N, 3) in Å.
-    """
+    """Return the ligands of models (R, N, 3) in Å that left what their potentials know: ``residue`` and ``models``, from 1."""
     found = []
     for placed in prepared.potentials:
         shapes = models[:, placed.atoms] / ANGSTROM_PER_NANOMETER

@@ -54,28 +54,13 @@ Progress = Callable[[int, int, str, Any], None]
 
 @dataclass(frozen=True)
 class EnsembleResult:
-    """What a search ends with.
+    """What a search ends with: R `models` (R, N, 3) in Å, their `weights` (R,), `conformations`, and `fluctuations`
+    (n_residues,): RMSF in Å.
 
-    Attributes
-    ----------
-    models : np.ndarray, shape (R, N, 3)
-        In Å.
-    weights : np.ndarray, shape (R,)
-    conformations : list of Conformation
-    fluctuations : np.ndarray, shape (n_residues,)
-        RMSF in Å.
-    verdict : Verdict
-    cc_single, cc_ensemble : float
-        With the whole map, over the voxels near an atom of either: of the fitted model, and of the ensemble.
-    strength : float
-        In kJ/mol per fitted atom.
-    strength_of_noise : float, optional
-        That of the noise of half maps, in the same; the strength is no larger.
-    rows : list of dict
-        After each block of steps: leg, stage, step, similarity and weights.
-    ligands : list of dict
-        What is known of ligands with a learned potential, model by model, see
-        `openmm_density.fitting.ligand_watch.WatchedLigand`.
+    `cc_single`, `cc_ensemble`: CC of the fitted model and of the ensemble with the whole map, over the voxels near an atom of
+    either; `strength` and `strength_of_noise`, that of the noise of half maps, which it does not exceed, in kJ/mol per fitted
+    atom; `rows`: leg, stage, step, similarity and weights after each block of steps; `ligands`: what is known of ligands with
+    a learned potential, model by model, see `openmm_density.fitting.ligand_watch.WatchedLigand`.
     """
 
     models: np.ndarray
@@ -101,25 +86,11 @@ class _Leg:
 
 
 class EnsembleSearch:
-    """Search for the conformations that a map is an average of.
+    """Search for the conformations that a map is an average of, from a `fit` whose run has ended with `result`.
 
-    Parameters
-    ----------
-    fit : FlexibleFit
-        Whose run has ended.
-    result : FitResult
-        Of that run.
-    replicas : int
-    half_maps : sequence of DensityMap, optional
-        Two, as they were read, or none: the replicas are then fitted to the map without its finest shells, and judged by these.
-        By default those of the fit.
-    steps : int, optional
-        Of the search, which every replica makes; as many as the fit of one model by default.
-
-    Raises
-    ------
-    InputError
-        If there are fewer than 2 replicas, the fit was in water, the half maps are none, or the replicas too many for memory.
+    `half_maps`: two, as they were read, by default those of the fit, or none: the replicas are then fitted to the map without
+    its finest shells, and judged by these; `steps` that every replica makes: as many as the fit by default. Raises InputError
+    if there are fewer than 2 replicas, the fit was in water, the half maps are none, or the replicas too many for memory.
     """
 
     def __init__(
@@ -168,18 +139,8 @@ class EnsembleSearch:
     ) -> EnsembleResult | None:
         """Run the search, or go on with one; None after a request to stop.
 
-        Parameters
-        ----------
-        folder : RunFolder, optional
-            Where it is saved after each block of steps.
-        stop : StopRequest
-        progress : callable, optional
-            As for `FlexibleFit.run`.
-
-        Raises
-        ------
-        SimulationError
-            If it blows up again and again.
+        `folder`: where it is saved after each block of steps; `progress` as for `FlexibleFit.run`. Raises SimulationError if
+        it blows up again and again.
         """
         state = None if folder is None else load_search(folder.path, len(self._result.final))
         state = state or SearchState()

@@ -302,9 +302,8 @@ _SMOOTHED, _TOGETHER = 9, 5
 
 
 def weak_domains(fit: DensityFit, topology: app.Topology, model: np.ndarray) -> np.ndarray | None:
-    """Return the domain of each atom: 0 where the density is as elsewhere, and a number of its own for each weak stretch.
-
-    `model` (N, 3) in Å. Returns int (N,), None where no stretch of `SMALLEST` residues is weak.
+    """Return the number of each atom's weak stretch (N,), 0 where density is as elsewhere; None without one of `SMALLEST`
+    residues.
     """
     strength = _density_beside(fit, topology, model)
     residues = list(topology.residues())

@@ -39,26 +39,13 @@ class MainConformation:
 class Verdict:
     """What free data say of one model and of an ensemble, both refined against the same data with the same steps.
 
-    Attributes
-    ----------
-    kind : str
-        What is free: "half maps" or "shells".
-    band : tuple of float
-        Å from and to which it is tested; the first infinite where all is.
-    cc_free_single, cc_free_ensemble : float
-        Correlations with what was not fitted, over the voxels within 3 Å of an atom of either, with uniform B = 8 d.
-    cc_free_single_b, cc_free_ensemble_b : float
-        The same where both have a B factor for each residue, refined against what was fitted: what the verdict goes by, as one
-        model with B factors explains small motions as well.
-    standard_error : float
-        Of the difference of the latter.
-    cc_work_single, cc_work_ensemble : float
-        With what was fitted.
-    n_conformations : int
-        Those of a weight of `LEAST_WEIGHT` or more.
-    main : MainConformation, optional
-        What its heaviest conformation alone says, where there are others: one model may be worse than a replica that found its
-        place, which is no reason for others.
+    `kind`: what is free: "half maps" or "shells"; `band`: Å from and to which it is tested, the first infinite where all is;
+    `cc_free_single`, `cc_free_ensemble`: CC with what was not fitted, over the voxels within 3 Å of an atom of either, with
+    uniform B = 8 d; `cc_free_single_b`, `cc_free_ensemble_b`: the same with a B factor for each residue, refined against what
+    was fitted, and the `standard_error` of their difference: what the verdict goes by, as one model with B factors explains
+    small motions as well; `cc_work_…`: CC with what was fitted; `n_conformations` of a weight of `LEAST_WEIGHT` or more;
+    `main`: what the heaviest alone says, where there are others: one model may be worse than a replica that found its place,
+    which is no reason for others.
     """
 
     kind: str

@@ -130,9 +130,8 @@ class ReplicaStage:
                 self._exchange.settle()
 
     def is_at(self, running: StageContext, state: RunState) -> bool:
-        """Return whether these replicas are where a state was saved, so that they can go on without new Contexts.
-
-        On platforms that repeat themselves bit for bit, new ones are made as in a fit that is resumed.
+        """Return whether these replicas are at a saved state; never on platforms that repeat bits: there Contexts are made as
+        on resuming.
         """
         return (
             not self._repeats_itself

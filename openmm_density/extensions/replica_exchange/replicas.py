@@ -145,10 +145,7 @@ class Replicas(ABC):
         return found
 
     def settle(self, iterations: int, velocities: np.ndarray, steps: int, part: float) -> None:
-        """Minimise each replica on its rung, and begin again with small steps.
-
-        `velocities` (R, N, 3) of the rungs, in nm/ps, to begin with.
-        """
+        """Minimise each replica on its rung, and begin again with small steps from velocities (R, N, 3) in nm/ps."""
         self._minimize(iterations)
         self._place(self.positions(), velocities)
         full = self.simulated.timestep

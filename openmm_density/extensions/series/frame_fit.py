@@ -107,10 +107,7 @@ def correlation(settings: Settings, density_map: DensityMap, model_path: Path) -
 
 
 class FrameFits:
-    """The fits of a series, carried out one after the other.
-
-    `folder` of the series; `threads` of each; `told`: see `Told`.
-    """
+    """The fits of a series, carried out one after the other. `folder` of the series; `threads` of each; `told`: see `Told`."""
 
     def __init__(
         self,

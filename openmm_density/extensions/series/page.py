@@ -279,10 +279,7 @@ LINES = (AFTER, OTHER, REBUILT, "#a98bd1", REFERENCE, DOUBTFUL)
 def steps_figure(
     rows: Sequence[Mapping[str, Any]], changes: Sequence[float | None], jumps: Sequence[int]
 ) -> dict[str, Any]:
-    """Return how far it is from each model to the next, and how much the volumes change there.
-
-    `changes`: 1 − the correlation of neighbouring volumes.
-    """
+    """Return how far it is from each model to the next, and 1 − the correlation of the volumes there (`changes`)."""
     later = rows[1:]
     numbers = [row["frame"] for row in later]
     bars = {

@@ -344,10 +344,7 @@ def steps_between(traces: np.ndarray, superposed: bool = True) -> np.ndarray:
 
 
 def jumps_among(steps: np.ndarray, smallest: float = 0.0) -> list[int]:
-    """Return which steps are far above the others, by their places.
-
-    `steps` (F − 1,) of the models in Å, or of the volumes as 1 − CC.
-    """
+    """Return the places of steps (F − 1,), of models in Å or of volumes as 1 − CC, that are far above the others."""
     found = []
     for number, step in enumerate(steps):
         others = np.delete(steps, number)
@@ -357,10 +354,7 @@ def jumps_among(steps: np.ndarray, smallest: float = 0.0) -> list[int]:
 
 
 def change_of_volumes(one: DensityMap, other: DensityMap, positions: Sequence[np.ndarray]) -> float | None:
-    """Return 1 − the correlation of two volumes around models, whatever their boxes and voxels; None where they do not overlap.
-
-    `positions` (n, 3) in Å; of the atoms around which they are compared.
-    """
+    """Return 1 − the correlation of two volumes, on any grids, around atoms (n, 3) in Å; None where they do not overlap."""
     mask = one.mask_around(np.concatenate(list(positions)), MASK_RADIUS)
     places = np.argwhere(mask)[:, ::-1]
     if not len(places):
@@ -374,9 +368,8 @@ def change_of_volumes(one: DensityMap, other: DensityMap, positions: Sequence[np
 
 
 def moved_most(trace: Trace, one: np.ndarray, other: np.ndarray) -> list[str]:
-    """Return the stretches that move by half of the farthest residue's way or more, where the rest is superposed.
-
-    `one`, `other` (R, 3) in Å.
+    """Return the stretches of traces (R, 3), the rest superposed, that move by at least half of the farthest residue's way, in
+    Å.
     """
     still = np.ones(len(one), dtype=bool)
     # What stays is found in turns: the moving part would pull the superposition along.

@@ -304,10 +304,7 @@ INVERTED = -0.2
 def find_start(
     settings: Settings, model: Model, threads: int | None, told: Callable[[str], None] = lambda _: None
 ) -> tuple[SeriesStart, list[VolumeFacts]]:
-    """Return the volume that a rigid model fits best, and what was seen of all volumes.
-
-    In each the model is placed as a rigid body, where it does not lie in its density, and then moved to the nearest maximum.
-    """
+    """Return the volume that a rigid model fits best, placed if need be and moved to the nearest maximum, and facts of all."""
     check_place(model, settings.place)
     count = len(settings.maps)
     if settings.start_at is not None and not 1 <= settings.start_at <= count:

@@ -30,18 +30,11 @@ _TURNED = 0.1
 
 @dataclass(frozen=True)
 class FoundSymmetry:
-    """A point group that the chains of a model have.
+    """A point `group` that the chains of a model have, such as ``D2``.
 
-    Attributes
-    ----------
-    group : str
-        Such as ``D2``.
-    rotations, translations : np.ndarray, shapes (n, 3, 3) and (n, 3)
-        Exact operators of the group where it was found, Å, the identity first: they carry the unit onto its copies.
-    units : tuple of tuple of str
-        The chain ids of each copy, those of the unit first, in the order of the operators.
-    rmsd : float
-        Å by which the copies' trace atoms are off the operators' images of the unit.
+    `rotations`, `translations` (n, 3, 3) and (n, 3): exact operators of the group where it was found, Å, the identity first,
+    which carry the unit onto its copies; `units`: the chain ids of each copy in the same order; `rmsd`: Å by which the copies'
+    trace atoms are off the operators' images of the unit.
     """
 
     group: str

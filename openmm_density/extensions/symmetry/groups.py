@@ -88,10 +88,7 @@ def helix(rise: float, twist: float, first: int, last: int) -> tuple[np.ndarray,
 def about(
     rotations: np.ndarray, translations: np.ndarray, frame: np.ndarray, centre: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return operators that are given about the origin about another place.
-
-    `centre` (3,) in Å; where they meet, or a point on the only one.
-    """
+    """Return operators about the origin as about `centre` (3,) in Å: where they meet, or a point on the only axis."""
     turned = frame @ rotations @ frame.T
     return turned, centre + translations @ frame.T - turned @ centre
 

@@ -34,16 +34,8 @@ _COMPARED_COPIES = 3
 
 @dataclass(frozen=True)
 class HelixPlace:
-    """A helix, where it is.
-
-    Attributes
-    ----------
-    rise, twist : float
-        Å and degrees from one copy to the next.
-    frame : np.ndarray, shape (3, 3)
-        A rotation that carries z onto the axis.
-    centre : np.ndarray, shape (3,)
-        A point of the axis, Å.
+    """A helix, where it is: `rise` (Å) and `twist` (degrees) to the next copy, a rotation `frame` (3, 3) of z onto the axis,
+    and a point `centre` (3,) of the axis in Å.
     """
 
     rise: float
@@ -56,18 +48,10 @@ class HelixPlace:
         return about(*helix(self.rise, self.twist, first, last), self.frame, self.centre)
 
     def copies_inside(self, density_map: DensityMap, positions: np.ndarray) -> tuple[int, int]:
-        """Return the first and the last copy of a unit that lie in a map's density, each with a tenth of its atoms at least.
+        """Return the first and the last copy of a unit at `positions` (N, 3), Å, with a tenth of its atoms at least in a map's
+        density.
 
-        Parameters
-        ----------
-        density_map : DensityMap
-        positions : np.ndarray, shape (N, 3)
-            Of the unit's atoms, Å.
-
-        Raises
-        ------
-        InputError
-            If no copy but the unit itself lies in the map.
+        Raises InputError if no copy but the unit itself lies in the map.
         """
         own = self._level(density_map, positions, 0)
         ends = []
@@ -142,12 +126,8 @@ def find_helix_in_map(density_map: DensityMap, rise: float, twist: float) -> tup
 
 
 def helix_of_motion(rotation: np.ndarray, translation: np.ndarray) -> HelixPlace:
-    """Return the helix of which one step is a given motion (Chasles): its axis, rise and twist, the twist from 0 to 180.
-
-    Parameters
-    ----------
-    rotation, translation : np.ndarray, shapes (3, 3) and (3,)
-        x′ = R x + t, Å.
+    """Return the helix of which one step is the motion x′ = R x + t (Chasles), Å: its axis, rise and twist, the twist from 0
+    to 180.
     """
     vector = Rotation.from_matrix(rotation).as_rotvec()
     angle = float(np.linalg.norm(vector))

@@ -12,15 +12,7 @@ _HELIX = re.compile(r"helical:(?P<rise>[^,]+),(?P<twist>[^,]+)", re.IGNORECASE)
 
 
 class SymmetryWord(NamedTuple):
-    """A symmetry as it was asked for.
-
-    Attributes
-    ----------
-    group : str
-        A point group, ``helical`` or ``auto``.
-    rise, twist : float
-        Å and degrees from one copy of a helix to the next; 0 for others.
-    """
+    """A symmetry as it was asked for: a point group, ``helical`` with `rise` and `twist` (Å and degrees, else 0), or ``auto``."""
 
     group: str
     rise: float = 0.0

@@ -131,10 +131,7 @@ def residues_beside(
     reports: Mapping[str, dict[str, Any]],
     pairs: tuple[np.ndarray, np.ndarray] | None,
 ) -> list[dict[str, Any]]:
-    """Return the residues before and after side by side, and beside those that stand for them in the reference.
-
-    `final` (N, 3): where its atoms are after, in Å.
-    """
+    """Return the residues before, after (`final` (N, 3) in Å) and those that stand for them in the reference, side by side."""
     if reference is None or pairs is None:
         return residue_changes(reports["initial"], reports["final"])
     own, other = (

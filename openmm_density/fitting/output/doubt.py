@@ -29,14 +29,8 @@ class Place:
 class Doubt:
     """A sign that a fit, or a part of it, is not to be believed.
 
-    Attributes
-    ----------
-    kind : str
-        What is doubted, see `KINDS`, or the name of an extension.
-    sentence : str
-        What speaks against the fit, and what to do.
-    places : tuple of Place
-        Where; none for a doubt about the whole fit. All places, also where the sentence names only some.
+    `kind`: what is doubted, see `KINDS`, or the name of an extension; `sentence`: what speaks against the fit, and what to do;
+    `places`: all places, also where the sentence names only some; none for a doubt about the whole fit.
     """
 
     kind: str

@@ -45,10 +45,7 @@ class FigureTable:
 
 
 def figure_table(summary: Mapping[str, Any]) -> FigureTable:
-    """Return the figures of a summary before, relaxed, after, and of the reference where there is one.
-
-    Where the model was kept as it was, "after" is what the simulation made of it.
-    """
+    """Return a summary's figures before, relaxed, after (what the simulation made, also of a kept model) and of the reference."""
     return _Figures(summary).table
 
 

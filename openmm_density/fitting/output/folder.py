@@ -38,30 +38,10 @@ from .viewers import write_shown_files, write_viewer_scripts
 class OutputFolder:
     """The folder of one fit, kept for it until `discard`; files get their names only when they are complete.
 
-    Parameters
-    ----------
-    path : path
-        The folder; it is made where it does not exist.
-    overwrite : bool
-        Whether an earlier fit in it may be replaced.
-    resume : bool
-        Whether an unfinished fit in it is to be continued.
-    spellings : mapping of str to str
-        How the sentences of the summary write arguments, see `InputError.spelled`: as Python does, unless
-        a command says how it does.
-
-    Attributes
-    ----------
-    path : Path
-    run : RunFolder
-        Where the fit saves its states while it runs.
-    has_pictures : bool
-        Whether `write` has drawn them all.
-
-    Raises
-    ------
-    InputError
-        If it holds an earlier fit, or none to continue, or cannot be written to, or a fit is running in it.
+    It is made where it does not exist. `overwrite`: whether an earlier fit in it may be replaced; `resume`: whether an
+    unfinished one is to be continued; `spellings`: how the sentences of the summary write arguments, see `InputError.spelled`.
+    Attributes: `run`: where the fit saves its states; `has_pictures`: whether `write` has drawn them all. Raises InputError if
+    it holds an earlier fit, or none to continue, or cannot be written to, or a fit is running in it.
     """
 
     def __init__(
@@ -125,20 +105,9 @@ class OutputFolder:
     ) -> dict[str, Any]:
         """Write everything, and return the summary; the saved states of a fit that has come to its end are removed.
 
-        Parameters
-        ----------
-        fit : FlexibleFit
-        result : FitResult
-        model_path, map_path : str
-            As the user gave them, for the summary.
-        scan : StrengthScan, optional
-            What half maps said about the strength.
-        stop : StopRequest or Deadline, optional
-            Where it comes, pictures are left out, those of an earlier fit too.
-        command : str, optional
-            What a user types to repeat the fit, for the summary.
-        crystal : callable, optional
-            Called when the models are written: what measured amplitudes say of them.
+        `model_path`, `map_path` as the user gave them; `scan`: what half maps said about the strength; `stop`: where it comes,
+        pictures are left out, those of an earlier fit too; `command`: what a user types to repeat the fit; `crystal` is called
+        when the models are written: what measured amplitudes say of them.
         """
         fit.stopwatch.begin("writing")
         begin_reports(fit, result)

@@ -53,10 +53,7 @@ def named_atom_table(topology: app.Topology, names: Sequence[str]) -> np.ndarray
 def peptide_bonds(
     topology: app.Topology, residues: list[NamedAtoms]
 ) -> Iterator[tuple[NamedAtoms, NamedAtoms]]:
-    """Yield the residues before and behind each bond between an atom C and an atom N of another residue.
-
-    Residues are joined by bonds, not by their order, so that no pair spans a gap.
-    """
+    """Yield the residues before and behind each bond of an atom C and an N of another residue, so that no pair spans a gap."""
     by_residue = {names.residue: names for names in residues}
     for a, b in topology.bonds():
         if a.residue is not b.residue and {a.name, b.name} == {"C", "N"}:

@@ -152,9 +152,8 @@ def find_base_pairs(topology: app.Topology, positions: np.ndarray) -> BasePairs:
 
 
 def _hydrogen_bonds(bases: Bases, polar: _PolarAtoms, positions: np.ndarray) -> np.ndarray:
-    """Return donors and acceptors that are near each other and lie in the planes of both bases.
-
-    Numbers of the polar atoms, int (H, 2), that of the base which comes first in the model first.
+    """Return int (H, 2): near donors and acceptors in the planes of both bases, that of the base which is first in the model
+    first.
     """
     near = cKDTree(positions[polar.atoms]).query_pairs(LONGEST_BOND, output_type="ndarray")
     owners = polar.bases[near]

@@ -34,9 +34,8 @@ UNKNOWN = "X"
 
 
 def openmm_element(symbol: str) -> app.element.Element | None:
-    """Return OpenMM's element of a symbol; None where OpenMM has none.
-
-    An unknown atom is taken for nitrogen, which has about the mean weight of a protein's atoms but hydrogen.
+    """Return OpenMM's element of a symbol, None where it has none; nitrogen, of a protein's mean heavy weight, for an unknown
+    atom.
     """
     if symbol == "D":
         return app.element.deuterium

@@ -60,9 +60,8 @@ class Surroundings(NamedTuple):
 
 
 def ideal_directions(sites: Sequence[Site], around: Surroundings) -> Iterator[tuple[list[Site], np.ndarray]]:
-    """Yield sites of a kind whose hydrogens cannot turn, and the unit vectors to these, shape (sites, hydrogens, 3).
-
-    Those of methyl groups and ammonium are staggered. Atoms in one place make NaN.
+    """Yield sites whose hydrogens cannot turn, and unit vectors (sites, hydrogens, 3), staggered for CH3 and NH3; NaN in one
+    place.
     """
     kinds: dict[tuple[int, int, bool], list[Site]] = defaultdict(list)
     for site in sites:

@@ -76,9 +76,8 @@ def _plot(kind: str, next_kind: str) -> str:
 
 
 def ramachandran_tables() -> dict[str, np.ndarray] | None:
-    """Return the part of well-ordered residues with less common φ and ψ, by plot, each by φ and ψ at `CENTRES`.
-
-    They are those of Lovell et al., Proteins 50, 437 (2003). None where the package pyrama does not provide them.
+    """Return by plot the part of residues with rarer φ and ψ at `CENTRES` (Lovell et al., Proteins 50, 437 (2003)); None
+    without pyrama.
     """
     # Only its files are wanted: importing pyrama would load pyplot and Biopython.
     package = find_spec("pyrama")

@@ -36,10 +36,7 @@ def secondary_structure_torsions(topology: app.Topology, positions: np.ndarray) 
 
 
 def backbone_hydrogen_bonds(topology: app.Topology, positions: np.ndarray) -> np.ndarray:
-    """Return N and O of every hydrogen bond between the backbones of helices and strands (DSSP).
-
-    `positions` (N, 3) in Å.
-    """
+    """Return N and O of every hydrogen bond between the backbones of helices and strands (DSSP). `positions` (N, 3) in Å."""
     backbone = _Backbone(topology, positions)
     return np.array(
         [

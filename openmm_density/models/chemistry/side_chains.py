@@ -49,10 +49,7 @@ SYMMETRIC_ENDS = frozenset({"ASP", "GLU", "PHE", "TYR"})
 
 
 def side_chain_torsions(topology: app.Topology) -> tuple[np.ndarray, np.ndarray]:
-    """Find the torsions about bonds of two tetrahedral atoms in side chains.
-
-    Returns `torsions` int (T, 4): outwards from the backbone (IUPAC's χ1, χ2 …); `residues` int (T,).
-    """
+    """Return torsions int (T, 4) of tetrahedral side-chain bonds, outwards (IUPAC's χ1, χ2 …), and their residues int (T,)."""
     torsions: list[tuple[int, ...]] = []
     owners: list[int] = []
     for residue in topology.residues():

@@ -107,9 +107,8 @@ def other_centres(topology: app.Topology, positions: np.ndarray) -> np.ndarray:
 
 
 class _Ligands:
-    """The residues that are not standard, and those bonded to them, as a graph.
-
-    Bonds to metals are excluded, as they do not change the hybridisation of an atom.
+    """Non-standard residues and what is bonded to them, as a graph without metals, which do not change an atom's
+    hybridisation.
     """
 
     def __init__(self, topology: app.Topology) -> None:

@@ -43,9 +43,8 @@ class Sugars:
         return self.rings[:, (np.array([[3, 4, 0, 1]]) + np.arange(5)[:, None]) % 5]
 
     def phases(self, positions: np.ndarray) -> np.ndarray:
-        """Return the phases of pseudorotation in radians, (S,), by C. Altona and M. Sundaralingam, JACS 94, 8205 (1972).
-
-        `positions` (N, 3) in Å.
+        """Return pseudorotation phases (S,) in radians, of positions (N, 3) in Å (C. Altona, M. Sundaralingam, JACS 94, 8205
+        (1972)).
         """
         nu = torsion_angles(positions, self.ring_torsions.reshape(-1, 4)).reshape(-1, 5).T
         lever = 2 * (np.sin(np.radians(36.0)) + np.sin(np.radians(72.0)))

@@ -9,10 +9,7 @@ from .backbone import atoms_by_name, peptide_bonds
 
 
 def torsion_angles(positions: np.ndarray, torsions: np.ndarray) -> np.ndarray:
-    """Return torsion angles with OpenMM's (IUPAC's) sign.
-
-    `positions` (N, 3); `torsions` int (T, 4). Returns (T,), radians in (-π, π].
-    """
+    """Return the angles (T,) of torsions int (T, 4) with OpenMM's (IUPAC's) sign, radians in (-π, π]; `positions` (N, 3)."""
     a, b, c, d = (positions[torsions[:, k]] for k in range(4))
     axis = c - b
     first = np.cross(b - a, axis)

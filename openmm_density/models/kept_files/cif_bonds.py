@@ -57,10 +57,7 @@ def _plain(value: str) -> str:
 
 
 class AtomNames:
-    """How the rows of ``_atom_site`` call their atoms: by chain, number, insertion code, name and label.
-
-    `columns` of ``_atom_site``.
-    """
+    """How rows of ``_atom_site`` (`columns`) call their atoms: by chain, number, insertion code, name and label."""
 
     def __init__(self, columns: Mapping[str, list[str]]) -> None:
         self.columns = columns
@@ -124,10 +121,7 @@ def write_bonds(
     header: Header,
     moved: bool,
 ) -> None:
-    """Write the lengths of ``_struct_conn`` as they are now, and the links that it does not have.
-
-    `positions` of the latter, in Å.
-    """
+    """Write the present lengths of ``_struct_conn``, and the links that it lacks, between `positions` in Å."""
     table = block.get_mmcif_category(_BONDS, raw=True)
     count = len(next(iter(table.values()), ()))
     kept, ends = _kept_bonds(table, before, now, header)

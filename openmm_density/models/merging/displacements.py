@@ -46,10 +46,7 @@ def displacements_apart(positions: Sequence[np.ndarray], gap: float) -> np.ndarr
 
 
 def closest_approach(positions: Sequence[np.ndarray]) -> float:
-    """Return the least distance in nm between the boxes around any two of some models, as they lie.
-
-    `positions` (n_i, 3) in nm.
-    """
+    """Return the least distance in nm between the boxes around any two of some models (n_i, 3), as they lie."""
     lows = np.array([each.min(axis=0) for each in positions])
     highs = np.array([each.max(axis=0) for each in positions])
     if len(lows) < 2:

@@ -21,10 +21,7 @@ _DERIVED = ((app.HBonds, None), _FREE)
 
 
 class ConstrainedVariants:
-    """Systems of a topology, whose force field is asked once for each set of options beside constraints and masses.
-
-    `create`: calls ``createSystem`` with options.
-    """
+    """Systems by `create` (``createSystem`` with options), which asks the force field once for all constraints and masses."""
 
     def __init__(
         self, topology: app.Topology, forcefield: app.ForceField, create: Callable[..., openmm.System]

@@ -174,9 +174,8 @@ def _with_histidines(
     bonded: dict[int, list[int]],
     ph: float,
 ) -> list[str | None]:
-    """Return variants with those of cysteines in bridges and of histidines that nothing decides yet, as Modeller chooses them.
-
-    A histidine has its hydrogen on Nε where that would be in a hydrogen bond and one on Nδ would not, else on Nδ.
+    """Return variants with bridged cysteines and undecided histidines as Modeller has them: Nε's hydrogen if only that is
+    bonded.
     """
     chosen = list(variants)
     owners = np.repeat(np.arange(len(residues)), [len(residue.atoms) for residue in residues])

@@ -73,9 +73,8 @@ def remove_inner_terms(system: openmm.System, placed: PlacedPotential) -> None:
 def mended_ends(
     topology: app.Topology, positions: np.ndarray, rigid: Iterable[np.ndarray]
 ) -> dict[int, np.ndarray]:
-    """Return where atoms of rigid residues that one bond holds belong, if that bond is of a length that no bond has.
-
-    `positions` (N, 3) in Å. Returns by the atom its place, in the same direction from what it is bonded to, in Å.
+    """Return by atom where singly bonded atoms of rigid residues belong, in Å, if that bond (positions (N, 3), Å) is of no
+    bond's length.
     """
     members = {int(index) for atoms in rigid for index in atoms}
     neighbours: dict[int, list[app.topology.Atom]] = defaultdict(list)

@@ -57,10 +57,7 @@ def missing_terms(
     held: Sequence[np.ndarray] = (),
     links: Iterable[tuple[int, int]] = (),
 ) -> MissingTerms:
-    """Find the bonds and angles of a topology that neither a force nor a constraint of its System knows.
-
-    `positions` (N, 3) in Å: what chemistry has no value for is held about where it is.
-    """
+    """Find bonds and angles without a force or constraint; what chemistry has no value for is held as in positions (N, 3), Å."""
     n = topology.getNumAtoms()
     bonds = bonded_pairs(topology)
     angles = bond_angles(bonds)

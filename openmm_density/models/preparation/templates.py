@@ -190,9 +190,8 @@ def _adapted_parameters(
     residue: app.topology.Residue,
     bonded: Mapping[int, Sequence[app.topology.Atom]],
 ) -> list[tuple[str, float]] | None:
-    """Return types and charges of the residue's own template where only hydrogens or neighbours differ, else None.
-
-    A neighbour is also what took the place of an atom at the end of a side chain, as in an isopeptide of aspartate.
+    """Return types and charges of the residue's template if only hydrogens or neighbours (also in an end's place) differ, else
+    None.
     """
     bound = {
         atom.name

@@ -27,9 +27,8 @@ _CROWDED, _NEAR, _PUSHES = 1.6, 3.0, 30
 
 
 def turn(sites: Sequence[Site], lengths: np.ndarray, around: Surroundings) -> None:
-    """Place the hydrogens of sites that can turn, in ``around.places``, where what has no place yet is NaN.
-
-    `lengths` (N,) in Å of the bonds of each atom's hydrogens.
+    """Place the hydrogens of sites that can turn in ``around.places``, NaN before; `lengths` (N,) in Å of each atom's bonds to
+    them.
     """
     kinds: dict[tuple[int, str, bool], list[Site]] = defaultdict(list)
     for site in sites:

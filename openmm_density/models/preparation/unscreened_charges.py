@@ -34,9 +34,8 @@ class ChargedGroup(NamedTuple):
 
 
 def bare_ions(topology: app.Topology, positions: np.ndarray, in_water: bool) -> dict[int, list[int]]:
-    """Return single metal ions that only water would hold in their place, and the atoms near enough to be bound to each.
-
-    `positions` (N, 3) in Å; `in_water`: whether they are those alone that have fewer than `WHOLE_SHELL` such atoms.
+    """Return metal ions held by water alone, and the atoms (N, 3; Å) bound to each; if `in_water`, those with under
+    `WHOLE_SHELL`.
     """
     atoms = list(topology.atoms())
     ions = [

@@ -82,9 +82,8 @@ def quoted(text: str) -> str:
 
 
 def as_html(text: str) -> str:
-    """Return text as it stands in HTML that is an argument of ``log html``.
-
-    References to characters end with an empty comment in place of a semicolon, which would end the command.
+    """Return text as HTML in an argument of ``log html``: references end with an empty comment, as a semicolon ends the
+    command.
     """
     return "".join(letter if _is_plain(letter) else f"&#{ord(letter)}<!---->" for letter in _one_line(text))
 

@@ -42,10 +42,7 @@ class Scene:
 
 
 def read_scene(folder: Path, summary: Mapping[str, Any]) -> Scene:
-    """Return what there is to show in the folder of a fit.
-
-    `summary`: what its ``summary.json`` holds.
-    """
+    """Return what there is to show in the folder of a fit. `summary`: what its ``summary.json`` holds."""
     models = []
     for role, name in MODELS.items():
         found = [f"{name}{suffix}" for suffix in SUFFIXES if (folder / f"{name}{suffix}").is_file()]

@@ -30,23 +30,11 @@ _MEMBERS = {
 
 
 class MonomerLibrary:
-    """What is known of some residue types and of all links.
+    """What is known of some residue types and of all links, from `source`: a folder, or None for the table.
 
-    Parameters
-    ----------
-    names : iterable of str
-        The residue types.
-    folder : path, optional
-        Of CCP4's monomer library; by default what the environment variable ``CLIBD_MON`` names, and where there is none, `TABLE`.
-    dictionaries : path or sequence of paths
-        Restraint dictionaries, which go before the library. Residue types without values (wwPDB component files) are passed over.
-
-    Attributes: `source` is the folder, or None for the table.
-
-    Raises
-    ------
-    InputError
-        The folder is no monomer library, or a dictionary cannot be read.
+    `folder` of CCP4's monomer library: by default what the environment variable ``CLIBD_MON`` names, and where there is none,
+    `TABLE`; `dictionaries` go before the library, and residue types without values (wwPDB component files) are passed over.
+    Raises InputError if the folder is no monomer library, or a dictionary cannot be read.
     """
 
     def __init__(
@@ -87,9 +75,8 @@ class MonomerLibrary:
     def link_of(
         self, first: tuple[str, str], second: tuple[str, str], is_cis: bool
     ) -> tuple[gemmi.ChemLink, bool] | None:
-        """Return the link of a bond, and whether its first residue is the second one here; None if none is known.
-
-        `first`, `second`: residue type and atom. `is_cis`: which one to take of peptides.
+        """Return the link of two residue types' atoms (cis or trans), and whether its first residue is the second here; None
+        if unknown.
         """
         found = []
         for swapped, (one, other) in enumerate(((first, second), (second, first))):

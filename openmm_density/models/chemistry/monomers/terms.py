@@ -29,14 +29,8 @@ KINDS = ("bonds", "angles", "torsions", "volumes")
 
 @dataclass(frozen=True)
 class Terms:
-    """Terms of one kind.
-
-    Attributes
-    ----------
-    atoms : np.ndarray of int64, shape (T, n)
-        Indices into the topology.
-    values, sigmas : np.ndarray, shape (T,)
-        Ideal values and their standard deviations in Å, radians or Å³.
+    """Terms of one kind: `atoms` int64 (T, n), and their ideal `values` and standard deviations `sigmas` (T,) in Å, radians or
+    Å³.
     """
 
     atoms: np.ndarray
@@ -76,23 +70,11 @@ class Volumes(Terms):
 
 @dataclass(frozen=True)
 class GeometryTerms:
-    """The ideal geometry of one topology.
+    """The ideal geometry of one topology: bonds of hydrogens are those between nuclei, torsions are ω.
 
-    Attributes
-    ----------
-    bonds, angles, torsions, volumes : Terms
-        Of bonded atoms, hydrogens with those between nuclei; torsions are ω.
-    planes : PlaneSet
-    unknown : tuple of str
-        Labels of residues of which nothing is known.
-    unlinked : tuple of str
-        Bonds between known residues that are no known link.
-    unnamed : tuple of str
-        Atoms that their residues do not have in the library.
-    other_hands : tuple of str
-        Chiral centres of the other hand than the library's, which keep theirs.
-    source : str or path or None
-        Folder of the monomer library; None for the package's table.
+    `unknown`: labels of residues of which nothing is known; `unlinked`: bonds between known residues that are no known link;
+    `unnamed`: atoms that their residues do not have in the library; `other_hands`: chiral centres of the opposite chirality
+    than the library's, which keep theirs; `source`: folder of the monomer library, None for the package's table.
     """
 
     bonds: Terms
@@ -114,24 +96,12 @@ def find_terms(
     monomers: str | os.PathLike[str] | None = None,
     dictionaries: Sequence[str | os.PathLike[str]] | str | os.PathLike[str] = (),
 ) -> GeometryTerms:
-    """Find the ideal geometry of a model.
+    """Find the ideal geometry of a model, of OpenMM's or mdtraj's topology, by whose bonds residues are linked.
 
-    Parameters
-    ----------
-    topology : openmm.app.Topology or mdtraj.Topology
-        With bonds: links between residues are taken from them.
-    positions : Quantity or array_like, shape (N, 3)
-        Å where plain. They decide between cis and trans, and keep a centre's hand.
-    monomers : path, optional
-        Folder of CCP4's monomer library; by default the environment variable ``CLIBD_MON``, or else a table of the package with
-        amino acids, nucleotides, their ends, links and disulphides.
-    dictionaries : path or sequence of paths
-        Restraint dictionaries of residue types, which go before the library.
-
-    Raises
-    ------
-    InputError
-        The library or a dictionary cannot be read, or the numbers of atoms differ.
+    `positions` (N, 3) in Å where plain decide between cis and trans, and keep a centre's chirality; `monomers`: folder of
+    CCP4's monomer library, by default ``CLIBD_MON``, or else a table of the package with amino acids, nucleotides, their ends,
+    links and disulphides; `dictionaries` of residue types go before it. Raises InputError if the library or a dictionary
+    cannot be read, or the numbers of atoms differ.
     """
     topology = openmm_topology(topology)
     positions = positions_in_angstrom(positions, topology.getNumAtoms())

@@ -11,9 +11,8 @@ VOLUME_SIGMA = 0.2
 
 
 def chiral_volumes(positions: np.ndarray, centres: np.ndarray) -> np.ndarray:
-    """Return a · (b × c) of the arms from each centre to its neighbours, shape (C,), in Å³.
-
-    `positions` (N, 3); `centres` int (C, 4): a centre and three neighbours.
+    """Return a · (b × c) of the arms from centres to neighbours, (C,) in Å³; `centres` int (C, 4): a centre and three
+    neighbours.
     """
     a, b, c = (positions[centres[:, k]] - positions[centres[:, 0]] for k in (1, 2, 3))
     return np.einsum("ij,ij->i", a, np.cross(b, c))

@@ -18,10 +18,7 @@ from .residue_tables import canonical_name
 
 @dataclass
 class Component:
-    """One residue type of a dictionary.
-
-    ``is_restraint``: its list of planes is complete; otherwise they follow from its bonds.
-    """
+    """One residue type of a dictionary; `is_restraint`: its list of planes is complete, else they follow from its bonds."""
 
     source: str
     elements: dict[str, str]

@@ -24,9 +24,8 @@ from .residue_tables import (
 
 @dataclass(frozen=True)
 class _Group:
-    """Flat atoms of one residue in local indices.
-
-    ``centres`` are the trigonal ones: what another residue bonds to a centre lies in the plane too.
+    """Flat atoms of one residue in local indices; what another residue bonds to one of the trigonal `centres` lies in the
+    plane too.
     """
 
     kind: str

@@ -357,9 +357,8 @@ class _Search:
     def _perceive(
         self, unknown: list[int], linked: Container[int]
     ) -> tuple[dict[int, list[tuple[str, tuple[int, ...], float]]], list[int]]:
-        """Find the flat groups of residues unknown to tables and dictionaries, copies of one together.
-
-        The carbonyl of ``linked`` residues lies in a peptide group and is left to it.
+        """Find the flat groups of unknown residues, copies together; the carbonyl of `linked` ones is left to their peptide
+        group.
         """
         copies: dict[Any, list[tuple[int, list[int]]]] = {}
         for r in unknown:
