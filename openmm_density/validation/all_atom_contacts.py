@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import cache
 from itertools import permutations
 from typing import NamedTuple
 
@@ -65,40 +66,8 @@ class AllAtomContacts:
 def all_atom_contacts(
     topology: app.Topology, positions: np.ndarray, occupancies: np.ndarray | None = None
 ) -> AllAtomContacts:
-    """Return the clashes of a model with hydrogens by MolProbity's definition, which this follows and is not the program of.
-
-    Two atoms clash where the dots of one's surface lie 0.4 Å or more inside the other (radii of Probe, with hydrogens at the
-    centres of their electron clouds), unless three bonds or fewer part them, four where one is a hydrogen, or they make a
-    hydrogen bond. A dot inside an atom that its own is bound to counts for nothing, and each dot for the atom it is
-    deepest in. Waters are met by others, and not by each other (Word et al., J. Mol. Biol. 1999, 285, 1711-1733; Chen et
-    al., Acta Cryst. 2010, D66, 12-21).
-
-    `positions` (N, 3) in Å; `occupancies` (N,): those of 0.1 or less are not there.
-    """
-    atoms = list(topology.atoms())
-    places = checked_positions(positions, len(atoms)).copy()
-    there = (
-        np.ones(len(atoms), dtype=bool) if occupancies is None else np.asarray(occupancies) > LEAST_PRESENT
-    )
-    waters = np.array([is_water(atom.residue.name) for atom in atoms], dtype=bool)
-    # Nobody sees the hydrogens of waters: their places are guesses.
-    there &= [
-        atom.element is not None and not (is_hydrogen(atom) and is_water(atom.residue.name)) for atom in atoms
-    ]
-    chemistry = _Chemistry(topology, atoms)
-    chemistry.shorten(places)
-    partners = chemistry.partners(places, np.flatnonzero(there), waters)
-    deepest: dict[tuple[int, int], float] = defaultdict(float)
-    for atom, others in partners.items():
-        if waters[atom]:  # has no dots
-            continue
-        for other, overlap in chemistry.overlaps(atom, others, places):
-            pair = min(atom, other), max(atom, other)
-            deepest[pair] = max(deepest[pair], overlap)
-    clashes = [Clash(*pair, overlap) for pair, overlap in deepest.items() if overlap >= CLASH]
-    return AllAtomContacts(
-        sorted(clashes, key=lambda clash: (-clash.overlap, clash)), int((there & ~waters).sum())
-    )
+    """Return the clashes of a model, see `AllAtoms.contacts`."""
+    return AllAtoms(topology).contacts(positions, occupancies)
 
 
 def contacts_of_prepared(
@@ -120,45 +89,84 @@ def contacts_of_prepared(
         for parent, child in ((first, second), (second, first)):
             if is_hydrogen(child):
                 present[child.index] = present[parent.index]
-    return all_atom_contacts(topology, riding_hydrogens(topology, positions), present)
+    return all_atom_contacts(topology, RidingHydrogens(topology).at(positions), present)
 
 
-class _Chemistry:
-    """Radii, bonds, donors and acceptors of atoms."""
+class AllAtoms:
+    """What of a topology tells its contacts, found once for many positions: radii, bonds, donors and acceptors of atoms."""
 
-    def __init__(self, topology: app.Topology, atoms: list[app.topology.Atom]) -> None:
-        self.atoms = atoms
+    def __init__(self, topology: app.Topology) -> None:
+        self._atoms = list(topology.atoms())
         self._bonds = bonded_pairs(topology)
-        self.bonded: dict[int, set[int]] = defaultdict(set)
+        self._bonded: dict[int, set[int]] = defaultdict(set)
         for first, second in self._bonds.tolist():
-            self.bonded[first].add(second)
-            self.bonded[second].add(first)
+            self._bonded[first].add(second)
+            self._bonded[second].add(first)
         flat_rings = (
             ring for ring in rings_of(topology) if len(ring) in (5, 6) and all(map(self._is_flat, ring))
         )
-        self.rings = {atom: ring for ring in flat_rings for atom in ring}
-        flat = self.rings.keys()
-        self.hydrogen = [is_hydrogen(atom) for atom in atoms]
-        self.symbols = ["" if atom.element is None else atom.element.symbol for atom in atoms]
-        self.parents = [
-            next(iter(self.bonded[atom.index]), None) if self.hydrogen[atom.index] else None for atom in atoms
+        self._rings = {atom: ring for ring in flat_rings for atom in ring}
+        flat = self._rings.keys()
+        self._hydrogen = np.array([is_hydrogen(atom) for atom in self._atoms], dtype=bool)
+        self._symbols = ["" if atom.element is None else atom.element.symbol for atom in self._atoms]
+        self._parents = [
+            next(iter(self._bonded[index]), None) if light else None
+            for index, light in enumerate(self._hydrogen.tolist())
         ]
-        self.radii = np.array([self._radius(atom, flat) for atom in atoms])
+        self._radii = np.array([self._radius(atom, flat) for atom in self._atoms])
+        self._waters = np.array([is_water(atom.residue.name) for atom in self._atoms], dtype=bool)
+        # Nobody sees the hydrogens of waters: their places are guesses.
+        known = np.array([atom.element is not None for atom in self._atoms], dtype=bool)
+        self._counted = known & ~(self._hydrogen & self._waters)
+        shortened = [
+            (index, parent, BOND_LENGTHS[self._symbols[parent]])
+            for index, parent in enumerate(self._parents)
+            if parent is not None and self._symbols[parent] in BOND_LENGTHS
+        ]
+        self._shortened = [np.array(column) for column in zip(*shortened)]
+
+    def contacts(self, positions: np.ndarray, occupancies: np.ndarray | None = None) -> AllAtomContacts:
+        """Return the clashes of a model with hydrogens by MolProbity's definition, which this follows and is not the program of.
+
+        Two atoms clash where the dots of one's surface lie 0.4 Å or more inside the other (radii of Probe, with hydrogens at
+        the centres of their electron clouds), unless three bonds or fewer part them, four where one is a hydrogen, or they
+        make a hydrogen bond. A dot inside an atom that its own is bound to counts for nothing, and each dot for the atom it is
+        deepest in. Waters are met by others, and not by each other (Word et al., J. Mol. Biol. 1999, 285, 1711-1733; Chen et
+        al., Acta Cryst. 2010, D66, 12-21).
+
+        `positions` (N, 3) in Å; `occupancies` (N,): those of 0.1 or less are not there.
+        """
+        places = checked_positions(positions, len(self._atoms)).copy()
+        there = self._counted
+        if occupancies is not None:
+            there = there & (np.asarray(occupancies) > LEAST_PRESENT)
+        self._shorten(places)
+        deepest: dict[tuple[int, int], float] = defaultdict(float)
+        for atom, others in self._partners(places, np.flatnonzero(there)).items():
+            if self._waters[atom]:  # has no dots
+                continue
+            for other, overlap in self._overlaps(atom, others, places):
+                pair = min(atom, other), max(atom, other)
+                deepest[pair] = max(deepest[pair], overlap)
+        clashes = [Clash(*pair, overlap) for pair, overlap in deepest.items() if overlap >= CLASH]
+        return AllAtomContacts(
+            sorted(clashes, key=lambda clash: (-clash.overlap, clash)), int((there & ~self._waters).sum())
+        )
 
     def _is_flat(self, atom: int) -> bool:
         """Return whether an atom of a ring has the neighbours of a flat one."""
-        return len(self.bonded[atom]) <= 3
+        return len(self._bonded[atom]) <= 3
 
     def _radius(self, atom: app.topology.Atom, flat: Collection[int]) -> float:
-        symbol, index = self.symbols[atom.index], atom.index
-        if self.hydrogen[index]:
-            parent = self.parents[index]
-            carbon = parent is None or self.symbols[parent] == "C"
+        symbol, index = self._symbols[atom.index], atom.index
+        if self._hydrogen[index]:
+            parent = self._parents[index]
+            carbon = parent is None or self._symbols[parent] == "C"
             return _RADII["H"] if carbon and parent not in flat else _FLAT_HYDROGEN
         if symbol == "C" and index in flat:
             return _AROMATIC
         if symbol == "C" and any(
-            self.symbols[o] == "O" and len(self.bonded[o]) == 1 for o in self.bonded[index]
+            self._symbols[o] == "O" and len(self._bonded[o]) == 1 for o in self._bonded[index]
         ):
             return _CARBONYL
         # A metal is as near as a bond to what it binds, and bonds of metals are not in every topology.
@@ -166,45 +174,44 @@ class _Chemistry:
             return 0.0
         return _RADII.get(symbol, gemmi.Element(symbol).vdw_r)
 
-    def shorten(self, places: np.ndarray) -> None:
-        """Put hydrogens where the centres of their electron clouds are."""
-        for index, parent in enumerate(self.parents):
-            if parent is not None and self.symbols[parent] in BOND_LENGTHS:
-                bond = places[index] - places[parent]
-                length = np.linalg.norm(bond)
-                # One that is in its parent's place stays there, inside of it.
-                if length > 0:
-                    places[index] = places[parent] + bond * BOND_LENGTHS[self.symbols[parent]] / length
+    def _shorten(self, places: np.ndarray) -> None:
+        """Put hydrogens where the centres of their electron clouds are; one in its parent's place stays there."""
+        if self._shortened:
+            hydrogens, parents, lengths = self._shortened
+            bonds = places[hydrogens] - places[parents]
+            apart = np.linalg.norm(bonds, axis=1)
+            apart[apart == 0] = 1.0
+            places[hydrogens] = places[parents] + bonds * lengths[:, None] / apart[:, None]
 
-    def partners(self, places: np.ndarray, there: np.ndarray, waters: np.ndarray) -> dict[int, list[int]]:
+    def _partners(self, places: np.ndarray, there: np.ndarray) -> dict[int, list[int]]:
         """Return by each atom that is there those it overlaps, but for waters with waters and what few bonds part from it."""
         found: dict[int, list[int]] = defaultdict(list)
         if not len(there):
             return found
-        radii = self.radii
+        radii = self._radii
         pairs = there[cKDTree(places[there]).query_pairs(2 * radii.max() - CLASH, output_type="ndarray")]
         distances = np.linalg.norm(places[pairs[:, 0]] - places[pairs[:, 1]], axis=1)
         overlap = radii[pairs].sum(axis=1) - distances >= CLASH
-        pairs = pairs[overlap & ~waters[pairs].all(axis=1)]
+        pairs = pairs[overlap & ~self._waters[pairs].all(axis=1)]
         # Too few bonds part two atoms for a contact: four where one is a hydrogen, else three.
-        light = np.array(self.hydrogen)[pairs].any(axis=1)
+        light = self._hydrogen[pairs].any(axis=1)
         near = np.zeros(len(pairs), dtype=bool)
         for most, chosen in ((3, ~light), (4, light)):
-            near[chosen] = within_bonds(self._bonds, pairs[chosen], len(self.atoms), most)
+            near[chosen] = within_bonds(self._bonds, pairs[chosen], len(self._atoms), most)
         for first, second in pairs[~near].tolist():
             found[first].append(second)
             found[second].append(first)
         return found
 
-    def around(self, atom: int, bonds: int) -> set[int]:
+    def _around(self, atom: int, bonds: int) -> set[int]:
         """Return the atoms that so many bonds, or fewer, lead to."""
         found = reached = {atom}
         for _ in range(bonds):
-            reached = {other for each in reached for other in self.bonded[each]} - found
+            reached = {other for each in reached for other in self._bonded[each]} - found
             found = found | reached
         return found - {atom}
 
-    def may_overlap(self, first: int, second: int, places: np.ndarray) -> float:
+    def _may_overlap(self, first: int, second: int, places: np.ndarray) -> float:
         """Return by how much two atoms may overlap: 0 where they make no hydrogen bond."""
         for donor, acceptor in ((first, second), (second, first)):
             if self._gives(donor) and (self._takes(acceptor) or self._faces(donor, acceptor, places)):
@@ -212,20 +219,20 @@ class _Chemistry:
         return 0.0
 
     def _gives(self, atom: int) -> bool:
-        parent = self.parents[atom]
-        return parent is not None and self.symbols[parent] in ("N", "O", "S")
+        parent = self._parents[atom]
+        return parent is not None and self._symbols[parent] in ("N", "O", "S")
 
     def _met_by_water(self, atom: int, other: int) -> bool:
         """Return whether the other one is a water, which turns a hydrogen to this atom."""
-        return is_water(self.atoms[other].residue.name) and self.symbols[atom] in ("N", "O")
+        return is_water(self._atoms[other].residue.name) and self._symbols[atom] in ("N", "O")
 
     def _takes(self, atom: int) -> bool:
-        symbol = self.symbols[atom]
-        return symbol in ("O", "S", "F", "Cl", "Br", "I") or (symbol == "N" and len(self.bonded[atom]) == 2)
+        symbol = self._symbols[atom]
+        return symbol in ("O", "S", "F", "Cl", "Br", "I") or (symbol == "N" and len(self._bonded[atom]) == 2)
 
     def _faces(self, donor: int, acceptor: int, places: np.ndarray) -> bool:
         """Return whether a donor is above the face of an aromatic ring, which then takes its hydrogen."""
-        ring = self.rings.get(acceptor)
+        ring = self._rings.get(acceptor)
         if ring is None:
             return False
         normal = np.cross(places[ring[2]] - places[ring[0]], places[ring[1]] - places[ring[0]])
@@ -233,25 +240,25 @@ class _Chemistry:
         return abs(normal @ away) > FACE * np.linalg.norm(normal) * np.linalg.norm(away)
 
     def _charged(self, atom: int) -> bool:
-        parent = self.parents[atom]
+        parent = self._parents[atom]
         heavy = atom if parent is None else parent
-        symbol = self.symbols[heavy]
-        side = self.atoms[heavy].name not in ("N", "O")
-        return (side and (self.atoms[heavy].residue.name, symbol) in _CHARGED) or self.atoms[
+        symbol = self._symbols[heavy]
+        side = self._atoms[heavy].name not in ("N", "O")
+        return (side and (self._atoms[heavy].residue.name, symbol) in _CHARGED) or self._atoms[
             heavy
         ].name == "OXT"
 
-    def overlaps(self, atom: int, others: list[int], places: np.ndarray) -> list[tuple[int, float]]:
+    def _overlaps(self, atom: int, others: list[int], places: np.ndarray) -> list[tuple[int, float]]:
         """Return how deep the dots of an atom lie in others, but for those that make a hydrogen bond."""
-        dots = places[atom] + self.radii[atom] * _sphere(int(4 * np.pi * self.radii[atom] ** 2 * DOTS))
-        near = [*self.around(atom, 3)]
-        far = [
-            each for each in self.around(atom, 4) - set(near) if self.hydrogen[each] or self.hydrogen[atom]
-        ]
-        inside = [*near, *far]
-        radii = self.radii
-        hidden = (np.linalg.norm(dots[:, None] - places[inside][None], axis=2) < radii[inside]).any(axis=1)
+        dots = places[atom] + self._radii[atom] * _sphere(int(4 * np.pi * self._radii[atom] ** 2 * DOTS))
+        radii = self._radii
         depth = radii[others] - np.linalg.norm(dots[:, None] - places[others][None], axis=2)
+        deep = depth.max(axis=1) >= CLASH
+        dots, depth = dots[deep], depth[deep]
+        near = self._around(atom, 3)
+        far = self._around(atom, 4) - near if len(dots) else ()
+        inside = [*near, *(each for each in far if self._hydrogen[each] or self._hydrogen[atom])]
+        hidden = (np.linalg.norm(dots[:, None] - places[inside][None], axis=2) < radii[inside]).any(axis=1)
         depth[hidden] = -np.inf
         deepest = depth.argmax(axis=1)
         found = []
@@ -259,10 +266,11 @@ class _Chemistry:
             mine = depth[deepest == k, k]
             overlap = float(mine.max()) if len(mine) else -np.inf
             if overlap >= CLASH and not (overlap <= HYDROGEN_BOND and self._met_by_water(atom, other)):
-                found.append((other, overlap - self.may_overlap(atom, other, places)))
+                found.append((other, overlap - self._may_overlap(atom, other, places)))
         return found
 
 
+@cache
 def _sphere(n: int) -> np.ndarray:
     """Return n directions that are spread evenly, shape (n, 3)."""
     at = np.arange(n) + 0.5
@@ -271,42 +279,49 @@ def _sphere(n: int) -> np.ndarray:
     return np.stack([ring * np.cos(turn), ring * np.sin(turn), height], axis=1)
 
 
-def riding_hydrogens(topology: app.Topology, positions: np.ndarray) -> np.ndarray:
-    """Return the positions with each hydrogen that cannot turn on its parent at its ideal place, methyl groups staggered.
+class RidingHydrogens:
+    """The hydrogens of a topology that cannot turn on their parents, found once for many positions."""
 
-    Those of OH, SH, NH₃ and waters, which turn to what is around them, stay, as do those of parents without another
-    neighbour; lengths of bonds stay too.
+    def __init__(self, topology: app.Topology) -> None:
+        atoms = list(topology.atoms())
+        light = [is_hydrogen(atom) for atom in atoms]
+        heavy: dict[int, list[int]] = defaultdict(list)
+        hydrogens: dict[int, list[int]] = defaultdict(list)
+        for pair in bonded_pairs(topology).tolist():
+            for own, other in (pair, pair[::-1]):
+                (hydrogens if light[other] else heavy)[own].append(other)
+        symbols = ["" if atom.element is None else atom.element.symbol for atom in atoms]
+        degrees = np.array([len(heavy.get(k, ())) + len(hydrogens.get(k, ())) for k in range(len(atoms))])
+        self._around = Surroundings(np.zeros((len(atoms), 3)), symbols, heavy, degrees)
+        sites = [
+            Site(parent, children, heavy[parent])
+            for parent, children in hydrogens.items()
+            if symbols[parent] and not light[parent]
+        ]
+        self._sites = _unturned(sites, self._around)
 
-    `positions` (N, 3) in Å.
-    """
-    atoms = list(topology.atoms())
-    places = checked_positions(positions, len(atoms)).copy()
-    light = [is_hydrogen(atom) for atom in atoms]
-    heavy: dict[int, list[int]] = defaultdict(list)
-    hydrogens: dict[int, list[int]] = defaultdict(list)
-    for pair in bonded_pairs(topology).tolist():
-        for own, other in (pair, pair[::-1]):
-            (hydrogens if light[other] else heavy)[own].append(other)
-    symbols = ["" if atom.element is None else atom.element.symbol for atom in atoms]
-    degrees = np.array([len(heavy.get(k, ())) + len(hydrogens.get(k, ())) for k in range(len(atoms))])
-    around = Surroundings(places, symbols, heavy, degrees)
-    sites = [
-        Site(parent, children, heavy[parent])
-        for parent, children in hydrogens.items()
-        if symbols[parent] and not light[parent]
-    ]
-    for members, directions in ideal_directions(_unturned(sites, around), around):
-        parents, children = (np.array([site[k] for site in members]) for k in (0, 1))
-        bonds = places[children] - places[parents][:, None]
-        lengths = np.linalg.norm(bonds, axis=2, keepdims=True)
-        # Which is which their places say.
-        orders = np.array([*permutations(range(children.shape[1]))])
-        ways = directions[:, orders]
-        best = np.einsum("nwci,nci->nw", np.nan_to_num(ways), bonds).argmax(axis=1)
-        placed = places[parents][:, None] + ways[np.arange(len(members)), best] * lengths
-        known = np.isfinite(placed).all(axis=(1, 2))
-        places[children[known]] = placed[known]
-    return places
+    def at(self, positions: np.ndarray) -> np.ndarray:
+        """Return the positions with each such hydrogen at its ideal place, methyl groups staggered.
+
+        Those of OH, SH, NH₃ and waters, which turn to what is around them, stay, as do those of parents without another
+        neighbour; lengths of bonds stay too.
+
+        `positions` (N, 3) in Å.
+        """
+        places = checked_positions(positions, len(self._around.symbols)).copy()
+        around = self._around._replace(places=places)
+        for members, directions in ideal_directions(self._sites, around):
+            parents, children = (np.array([site[k] for site in members]) for k in (0, 1))
+            bonds = places[children] - places[parents][:, None]
+            lengths = np.linalg.norm(bonds, axis=2, keepdims=True)
+            # Which is which their places say.
+            orders = np.array([*permutations(range(children.shape[1]))])
+            ways = directions[:, orders]
+            best = np.einsum("nwci,nci->nw", np.nan_to_num(ways), bonds).argmax(axis=1)
+            placed = places[parents][:, None] + ways[np.arange(len(members)), best] * lengths
+            known = np.isfinite(placed).all(axis=(1, 2))
+            places[children[known]] = placed[known]
+        return places
 
 
 def _unturned(sites: list[Site], around: Surroundings) -> list[Site]:

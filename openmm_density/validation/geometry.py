@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,8 +27,8 @@ from ..models.chemistry.residues import is_d_amino_acid, residue_label
 from ..models.chemistry.side_chains import LARGEST_DEVIATION, from_staggered, side_chain_torsions
 from ..models.chemistry.stereocentres import chiral_centres
 from ..models.chemistry.torsions import peptide_torsions, torsion_angles
-from .all_atom_contacts import all_atom_contacts, riding_hydrogens
-from .ideal_values import OUTLIER, GeometryScores, geometry_scores
+from .all_atom_contacts import AllAtoms, RidingHydrogens
+from .ideal_values import OUTLIER, GeometryScores, IdealValues
 from .nucleic_acids import NucleicAcidReport, NucleicAcids, base_pair_changes
 
 TWISTED = np.radians(30.0)
@@ -54,7 +55,7 @@ class GeometryReport:
     worst_angle: float
     worst_angle_atoms: str
     atom_count: int  # Heavy atoms
-    # `clash_count`, `clashscore`: clashes, and for each 1000 atoms, by MolProbity's definition, see `all_atom_contacts`;
+    # `clash_count`, `clashscore`: clashes, and for each 1000 atoms, by MolProbity's definition, see `AllAtoms.contacts`;
     # None without hydrogens, see `geometry_of_model`.
     clash_count: int | None
     clashscore: float | None
@@ -150,20 +151,25 @@ class ModelGeometry:
         self._bonds = heavy_bonds(topology)
         self._angles = bond_angles(self._bonds)
         self._ideal = ideal_values(topology, self._bonds, self._angles)
-        self._nucleic_acids = NucleicAcids(topology)
+        self._scored, self._nucleic_acids = IdealValues(topology), NucleicAcids(topology)
         self._peptides, self._centres = peptide_torsions(topology), chiral_centres(topology)
         self._backbone, self._side_chains = backbone_torsions(topology), side_chain_torsions(topology)
         self._peptide_names = tuple(_describe(self._atoms, each[[0, 3]]) for each in self._peptides)
         self._centre_names = tuple(_describe(self._atoms, each[:1]) for each in self._centres)
 
-    def report(self, positions: Any) -> GeometryReport:
-        """Return the geometry of the model at positions (N, 3), in Å where plain."""
+    @cached_property
+    def _contacts(self) -> tuple[RidingHydrogens, AllAtoms]:
+        return RidingHydrogens(self._topology), AllAtoms(self._topology)
+
+    def report(self, positions: Any, clashes: bool = True) -> GeometryReport:
+        """Return the geometry of the model at positions (N, 3), in Å where plain; clashes only of one with hydrogens."""
         atoms, topology = self._atoms, self._topology
         positions = checked_positions(positions, len(atoms), topology)
         lengths, degrees = self._ideal
         contacts = None
-        if self._n_heavy < len(atoms):
-            contacts = all_atom_contacts(topology, riding_hydrogens(topology, positions))
+        if clashes and self._n_heavy < len(atoms):
+            riding, all_atoms = self._contacts
+            contacts = all_atoms.contacts(riding.at(positions))
         omega = torsion_angles(positions, self._peptides)
         improper = torsion_angles(positions, self._centres)
         backbone = _ramachandran_fields(topology, _in_plot(self._backbone.at(positions), positions))
@@ -173,7 +179,7 @@ class ModelGeometry:
             atom_count=self._n_heavy,
             clash_count=None if contacts is None else len(contacts.clashes),
             clashscore=None if contacts is None else contacts.clashscore,
-            **_score_fields(geometry_scores(topology, positions)),
+            **_score_fields(self._scored.scores(positions)),
             **_peptide_fields(atoms, self._peptides, omega),
             **_chirality_fields(atoms, self._centres, improper, self._centre_names),
             **backbone,

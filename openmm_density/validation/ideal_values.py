@@ -12,9 +12,10 @@ from openmm import app
 
 from ..base.units import positions_in_angstrom, takes_units
 from ..models.chemistry.elements import is_hydrogen
-from ..models.chemistry.monomers.terms import find_terms
+from ..models.chemistry.monomers.terms import Terms, find_terms, is_cis
 from ..models.chemistry.residues import atom_label
 from ..models.chemistry.topologies import openmm_topology
+from ..models.chemistry.torsions import peptide_torsions
 
 LIMIT_IN_SIGMA = 4.0
 """Standard deviations from which a bond or angle is named."""
@@ -87,18 +88,42 @@ def geometry_scores(
     """
     topology = openmm_topology(topology)
     positions = positions_in_angstrom(positions, topology.getNumAtoms())
-    terms = find_terms(topology, positions, monomers, dictionaries)
-    atoms = list(topology.atoms())
-    heavy = np.array([not is_hydrogen(atom) for atom in atoms], dtype=bool)
-    outliers = []
-    rms = []
-    for kind, scale in ((terms.bonds.among(heavy), 1.0), (terms.angles.among(heavy), 180.0 / np.pi)):
-        z, values = kind.z(positions), scale * kind.measured(positions)
-        rms.append(float(np.sqrt(np.mean(z**2))) if len(z) else float("nan"))
-        for k in np.argsort(-np.abs(z), kind="stable")[: np.count_nonzero(np.abs(z) > LIMIT_IN_SIGMA)]:
-            names = tuple(atom_label(atoms[index]) for index in kind.atoms[k])
-            outliers.append(
-                GeometryOutlier(names, float(values[k]), float(scale * kind.values[k]), float(z[k]))
-            )
-    n_bonds, n_angles = (len(kind.among(heavy).atoms) for kind in (terms.bonds, terms.angles))
-    return GeometryScores(rms[0], rms[1], n_bonds, n_angles, outliers, terms.unknown)
+    return IdealValues(topology, monomers, dictionaries).scores(positions)
+
+
+class IdealValues:
+    """The ideal values of the bonds and angles of a topology, found once for many positions.
+
+    Arguments as for `geometry_scores`.
+    """
+
+    def __init__(self, topology: app.Topology, monomers: Any = None, dictionaries: Any = ()) -> None:
+        self._topology, self._source = topology, (monomers, dictionaries)
+        self._atoms = list(topology.atoms())
+        self._heavy = np.array([not is_hydrogen(atom) for atom in self._atoms], dtype=bool)
+        self._peptides = peptide_torsions(topology)
+        self._known: dict[bytes, tuple[Terms, Terms, tuple[str, ...]]] = {}
+
+    def scores(self, positions: np.ndarray) -> GeometryScores:
+        """Return the Z-scores at positions (N, 3) in Å."""
+        bonds, angles, unknown = self._at(positions)
+        outliers = []
+        rms = []
+        for kind, scale in ((bonds, 1.0), (angles, 180.0 / np.pi)):
+            z, values = kind.z(positions), scale * kind.measured(positions)
+            rms.append(float(np.sqrt(np.mean(z**2))) if len(z) else float("nan"))
+            for k in np.argsort(-np.abs(z), kind="stable")[: np.count_nonzero(np.abs(z) > LIMIT_IN_SIGMA)]:
+                names = tuple(atom_label(self._atoms[index]) for index in kind.atoms[k])
+                outliers.append(
+                    GeometryOutlier(names, float(values[k]), float(scale * kind.values[k]), float(z[k]))
+                )
+        return GeometryScores(rms[0], rms[1], len(bonds.atoms), len(angles.atoms), outliers, unknown)
+
+    def _at(self, positions: np.ndarray) -> tuple[Terms, Terms, tuple[str, ...]]:
+        """Return the bonds and angles of heavy atoms, which depend on what peptides are cis, and unknown residues."""
+        key = is_cis(positions, self._peptides).tobytes()
+        if key not in self._known:
+            terms = find_terms(self._topology, positions, *self._source)
+            kept = (kind.among(self._heavy) for kind in (terms.bonds, terms.angles))
+            self._known = {key: (*kept, terms.unknown)}
+        return self._known[key]

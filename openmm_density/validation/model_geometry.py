@@ -10,7 +10,7 @@ from ..base.wording import one_line
 from ..models.model import Model
 from ..models.preparation import prepare
 from .all_atom_contacts import contacts_of_prepared
-from .geometry import GeometryReport, geometry_report
+from .geometry import GeometryReport, ModelGeometry
 
 
 def geometry_of_model(model: Model, positions: np.ndarray | None = None) -> GeometryReport:
@@ -19,7 +19,7 @@ def geometry_of_model(model: Model, positions: np.ndarray | None = None) -> Geom
     `positions` (N, 3) in Å; by default the model's own.
     """
     model = model if positions is None else replace(model, positions=positions)
-    report = geometry_report(model.topology, model.positions)
+    report = ModelGeometry(model.topology).report(model.positions, clashes=False)
     try:
         prepared = prepare(model)
         contacts = contacts_of_prepared(
@@ -27,5 +27,5 @@ def geometry_of_model(model: Model, positions: np.ndarray | None = None) -> Geom
         )
     except Exception as error:
         missing = f"No clashscore, as hydrogens could not be built ({one_line(error)})."
-        return replace(report, clash_count=None, clashscore=None, notes=[*report.notes, missing])
+        return replace(report, notes=[*report.notes, missing])
     return replace(report, clash_count=len(contacts.clashes), clashscore=contacts.clashscore)

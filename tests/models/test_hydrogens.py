@@ -15,7 +15,7 @@ from openmm_density.models.chemistry.elements import is_hydrogen
 from openmm_density.models.chemistry.ideal_geometry import angles_at, bond_angles, lengths_of
 from openmm_density.models.chemistry.topologies import bonded_pairs
 from openmm_density.models.structures import read_model
-from openmm_density.validation.all_atom_contacts import riding_hydrogens
+from openmm_density.validation.all_atom_contacts import RidingHydrogens
 
 from ..small_models import ADK_OPEN, FRAGMENT, hetatm, written
 
@@ -73,7 +73,7 @@ def test_hydrogens_have_usual_bonds_and_angles_and_do_not_clash(small_data: Path
 def test_what_cannot_turn_is_where_riding_hydrogens_are(small_data: Path) -> None:
     prepared = prepare(read_model(small_data / FRAGMENT))
     moved = np.linalg.norm(
-        riding_hydrogens(prepared.topology, prepared.positions) - prepared.positions, axis=1
+        RidingHydrogens(prepared.topology).at(prepared.positions) - prepared.positions, axis=1
     )
     # But for those that were crowded.
     assert np.mean(moved < 1e-6) > 0.97

@@ -7,9 +7,9 @@ from openmm import app
 from openmm_density.models.preparation import prepare
 from openmm_density.models.structures import read_model
 from openmm_density.validation.all_atom_contacts import (
+    RidingHydrogens,
     all_atom_contacts,
     contacts_of_prepared,
-    riding_hydrogens,
 )
 
 
@@ -85,8 +85,8 @@ def test_with_built_hydrogens_it_is_near_that_of_reduce_and_probe(prepared):
 
 def test_riding_hydrogens_are_at_ideal_angles_and_keep_their_bonds(prepared):
     topology, places = prepared.topology, prepared.positions
-    ridden = riding_hydrogens(topology, places)
-    assert np.allclose(riding_hydrogens(topology, ridden), ridden, atol=1e-9)
+    ridden = RidingHydrogens(topology).at(places)
+    assert np.allclose(RidingHydrogens(topology).at(ridden), ridden, atol=1e-9)
     atoms = list(topology.atoms())
     heavy = [atom.index for atom in atoms if atom.element.symbol != "H"]
     assert np.array_equal(ridden[heavy], places[heavy])
@@ -113,9 +113,9 @@ def test_atoms_in_one_place_have_contacts_without_warnings(prepared):
     topology, places = prepared.topology, prepared.positions.copy()
     first, second = next(bond for bond in topology.bonds() if "H" in {atom.element.symbol for atom in bond})
     places[first.index] = places[second.index]
-    assert np.isfinite(riding_hydrogens(topology, places)).all()
+    assert np.isfinite(RidingHydrogens(topology).at(places)).all()
     assert all_atom_contacts(topology, places).n_atoms == topology.getNumAtoms()
     assert contacts_of_prepared(prepared.topology, prepared.input_index, places).clashscore > 0
     heavy = [atom.index for atom in topology.atoms() if atom.element.symbol != "H"]
     places[heavy] = places[heavy[0]]
-    assert np.isfinite(riding_hydrogens(topology, places)).all()
+    assert np.isfinite(RidingHydrogens(topology).at(places)).all()

@@ -16,7 +16,7 @@ from openmm_density.models.chemistry.torsions import peptide_torsions
 from openmm_density.models.structures import Model, read_model
 from openmm_density.validation import model_geometry
 from openmm_density.validation.all_atom_contacts import contacts_of_prepared
-from openmm_density.validation.geometry import compare_geometry, geometry_report
+from openmm_density.validation.geometry import ModelGeometry, compare_geometry, geometry_report
 from openmm_density.validation.ideal_values import geometry_scores
 from openmm_density.validation.model_geometry import geometry_of_model
 from tests.small_models import ADK_OPEN, fragment_lines, shaken, written
@@ -116,6 +116,17 @@ def test_clashes_are_those_of_all_atoms_with_the_hydrogens_that_are_built(native
     own = contacts_of_prepared(prepared.topology, prepared.input_index, prepared.positions)
     assert model.clashscore == own.clashscore and model.clash_count == len(own.clashes)
     assert model.bond_rmsz == geometry_scores(native.topology, native.positions).bond_rmsz
+
+
+def test_what_is_kept_of_a_topology_serves_all_positions(native: Model) -> None:
+    prepared, rng = prepare(native), np.random.default_rng(2)
+    kept = ModelGeometry(prepared.topology)
+    # Among so distorted peptides some are cis, whose ideal values are others.
+    for scale in (0.0, 1.0, 0.1):
+        places = prepared.positions + rng.normal(scale=scale, size=prepared.positions.shape)
+        report = kept.report(places)
+        assert report.as_dict() == geometry_report(prepared.topology, places).as_dict()
+        assert (report.cis_nonproline_count > 0) == (scale == 1.0)
 
 
 def test_a_model_without_hydrogens_that_can_be_built_has_no_clashscore(

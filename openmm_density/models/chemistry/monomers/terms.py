@@ -207,8 +207,7 @@ class _Search:
     def _find_links(self, changes: list[tuple[str, ...]]) -> tuple[dict[Any, list[Any]], tuple[str, ...]]:
         """Return pairs of residues by link, and unknown bonds; add to changes what links change in residues."""
         torsions = peptide_torsions(self._topology)
-        omega = np.abs(torsion_angles(self._positions, torsions)) < np.pi / 3
-        cis = {(c, n) for (_, c, n, _), is_cis in zip(torsions.tolist(), omega) if is_cis}
+        cis = {(c, n) for _, c, n, _ in torsions[is_cis(self._positions, torsions)].tolist()}
         links: dict[Any, list[Any]] = defaultdict(list)
         unlinked = []
         owner = np.array([atom.residue.index for atom in self._atoms], dtype=np.int64)
@@ -316,6 +315,11 @@ class _Search:
             tuple(atom_label(self._atoms[k]) for k in centres[other, 0].tolist()),
             self._library.source,
         )
+
+
+def is_cis(positions: np.ndarray, peptides: np.ndarray) -> np.ndarray:
+    """Return which peptides have the ideal values of cis ones, bool (P,). `peptides` int (P, 4): the atoms of ω."""
+    return np.abs(torsion_angles(positions, peptides)) < np.pi / 3
 
 
 def _lengths(positions: np.ndarray, pairs: np.ndarray) -> np.ndarray:
