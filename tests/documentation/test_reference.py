@@ -32,7 +32,7 @@ WHOLE = (
     "openmm_density.restraints",
 )
 # What is measured stands on pages of evidence, and how it is done in detail in how_it_works.
-SHORT = sorted(page.stem for page in (DOCS / "guide").glob("*.md") if page.stem != "results")
+SHORT = sorted(page.stem for page in (DOCS / "guide").glob("*.md"))
 
 
 def test_names_of_the_reference_are_there():
