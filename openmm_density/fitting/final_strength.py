@@ -21,8 +21,8 @@ MOST_ANGLE_RMSD, MOST_BOND_RMSD = 1.1, 1.2
 GOOD_ANGLE_RMSD, GOOD_BOND_RMSD = 2.9, 0.0165
 """Such RMSDs (degrees, Å), those of trials with a force field, are always borne: ideal geometry, where it is restrained,
 relaxes a model to less."""
-MORE_CLASHES = 0.08
-"""Clashes of all atoms for each heavy atom that the model may have before the last minimisation, which relieves them."""
+MORE_CLASHES = 0.02
+"""Clashes of all atoms for each heavy atom that the model may have beside those of the relaxed one: a clashscore of about 10."""
 LEAST = STRENGTH_BOUNDS[0]
 """kJ/mol per fitted atom: a weaker pull is not tried."""
 MORE_OUTLIERS = 0.01
