@@ -20,40 +20,24 @@ OPTIONS = {
 }
 
 
+STRENGTH, SCRIPTS = as_argument("strength", 2.0), as_argument("allow_scripts", True)
+
+
 @pytest.mark.parametrize(
     ("parts", "in_python", "in_a_command"),
     [
         (
-            {"argument": "strength", "found": -3.0, "remedy": "give 10"},
-            "strength must be right, found -3: give 10.",
-            "--strength must be right, found -3: give 10.",
-        ),
-        (
-            {"argument": "density_map", "found": "a shape of (3, 3)", "remedy": "give a DensityMap."},
+            dict(argument="density_map", found="a shape of (3, 3)", remedy="give a DensityMap."),
             "density_map must be right, found a shape of (3, 3): give a DensityMap.",
             "MAP must be right, found a shape of (3, 3): give a DensityMap.",
         ),
         (
-            {"argument": "sigma", "found": [1, 2], "remedy": f"leave {as_argument('restrain_to')} out"},
-            "sigma must be right, found [1, 2]: leave restrain_to out.",
-            "sigma must be right, found [1, 2]: leave --restrain-to out.",
+            dict(source="strength/a.mtz", argument="strength", remedy=f"pass {SCRIPTS}"),
+            "strength/a.mtz: strength must be right: pass allow_scripts=True.",
+            "strength/a.mtz: --strength must be right: pass --allow-scripts.",
         ),
         (
-            {"source": "strength/a.pdb", "remedy": f"give {as_argument('solvent', 'water')}"},
-            'strength/a.pdb: must be right: give solvent="water".',
-            "strength/a.pdb: must be right: give --solvent water.",
-        ),
-        (
-            {
-                "source": "a.mtz",
-                "argument": "strength",
-                "remedy": f"pass {as_argument('allow_scripts', True)}",
-            },
-            "a.mtz: strength must be right: pass allow_scripts=True.",
-            "a.mtz: --strength must be right: pass --allow-scripts.",
-        ),
-        (
-            {"found": np.float32(0.5), "remedy": f"give {as_argument('strength', 2.0)}, or is it right?"},
+            dict(found=np.float32(0.5), remedy=f"give {STRENGTH}, or is it right?"),
             "must be right, found 0.5: give strength=2, or is it right?",
             "must be right, found 0.5: give --strength 2, or is it right?",
         ),
@@ -91,9 +75,7 @@ def test_an_error_is_one_line_whatever_was_found():
     assert message.startswith("a.cif: it is wrong, found 999") and message.endswith("999: correct it.")
 
 
-@pytest.mark.parametrize(
-    "copied", [copy.copy, copy.deepcopy, lambda error: pickle.loads(pickle.dumps(error))]
-)
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda error: pickle.loads(pickle.dumps(error))])
 def test_copies_know_as_much(copied):
     error = copied(
         InputError("must be right", argument="strength", source="a", found=np.float64(-3), remedy="give 10")

@@ -59,30 +59,22 @@ def test_kinds_are_told_by_content(tmp_path, cif, refined):
     assert found == ["PDB", "PDB", "mmCIF", "MRC", "MTZ", "", ""]
 
 
-@pytest.mark.parametrize("name", ["model.cif", "model.mmcif", "model.cif.gz"])
-def test_a_pdb_file_under_another_name_is_the_same_model(tmp_path, name):
-    _is_the_same(tmp_path, PDB, name)
-
-
-@pytest.mark.parametrize("name", ["model.pdb", "model.ent", "model.pdb.gz"])
-def test_an_mmcif_file_under_another_name_is_the_same_model(tmp_path, cif, name):
-    _is_the_same(tmp_path, cif, name)
-
-
-def _is_the_same(folder, source, name):
-    """Read a file under a wrong name: what is written of it is what is written of it under its own."""
-    path = folder / name
+@pytest.mark.parametrize(
+    ("kind", "name"), [("PDB", "model.mmcif"), ("PDB", "model.cif.gz"), ("mmCIF", "model.ent")]
+)
+def test_a_file_under_another_name_is_the_same_model(tmp_path, cif, kind, name):
+    """What is written of it is what is written of it under its own name."""
+    source, path = PDB if kind == "PDB" else cif, tmp_path / name
     contents = source.read_bytes()
     path.write_bytes(gzip.compress(contents) if name.endswith(".gz") else contents)
     right, wrong = read_model(source), read_model(path)
     np.testing.assert_array_equal(wrong.positions, right.positions)
-    kind = "PDB" if source is PDB else "mmCIF"
     assert wrong.notes == [f"{name} is read as {kind}, which it is by its content.", *right.notes]
     for write, written in ((write_pdb, "out.pdb"), (write_model_cif, "out.cif")):
         texts = []
         for model in (right, wrong):
-            write(folder / written, model, model.positions)
-            texts.append((folder / written).read_text())
+            write(tmp_path / written, model, model.positions)
+            texts.append((tmp_path / written).read_text())
         assert texts[0] == texts[1]
 
 

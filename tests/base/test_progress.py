@@ -70,12 +70,6 @@ def test_after_an_error_the_bar_ends_where_it_was(notebook):
     assert 'value="7"' in notebook[-1]
 
 
-def test_in_a_notebook_it_can_be_left_out(notebook):
-    with shown_progress(False, STAGES) as told:
-        assert told is None
-    assert notebook == []
-
-
 def test_a_callable_is_called_and_nothing_else_is_shown(notebook):
     def call(*_):
         pass
@@ -189,17 +183,6 @@ def test_while_a_search_goes_on_its_own_time_is_told_and_it_is_no_time_of_steps(
     assert str(clock) == "0:01:20 + 1 search"
     clock.update(240, 1000, "anneal")
     assert str(clock) == "0:01:16"
-
-
-def test_stages_of_one_name_come_one_after_another(now):
-    clock = Clock([("hold", False), ("anneal", True), ("hold", True)])
-    for step, doing in ((0, "minimize"), (40, "hold"), (80, "hold")):
-        now[0] += 1
-        clock.update(step, 120, doing)
-    assert str(clock) == "0:00:01 + 2 searches"
-    clock.update(100, 120, "anneal")
-    clock.update(110, 120, "hold")
-    assert str(clock) == "0:00:00"
 
 
 def test_stages_of_one_name_are_counted_by_the_searches_between_them(now):

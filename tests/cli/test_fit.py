@@ -101,15 +101,7 @@ def test_planarity_can_be_left_out(small, tmp_path):
 def test_a_search_is_made_and_told_of(small, tmp_path, capsys, search):
     protocol = tmp_path / "turn.toml"
     protocol.write_text("strength = 30.0\nminimize_first = 20\n[[stage]]\nsteps = 20\nrotamers = true\n")
-    arguments = (
-        "fit",
-        small / "model.pdb",
-        small / "target.mrc",
-        "--resolution",
-        5,
-        "--protocol",
-        protocol,
-    )
+    arguments = ("fit", small / "model.pdb", small / "target.mrc", "--resolution", 5, "--protocol", protocol)
     asked = () if search == "auto" else ("--search", search)
     assert run(*arguments, "--output", tmp_path / "out", *asked) == 0
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
@@ -167,13 +159,6 @@ def test_a_model_that_a_fit_did_not_improve_is_kept_as_it_was(small, tmp_path, c
     (tmp_path / "other" / "after.pdb").write_text("")
     assert run(*arguments[:-1], tmp_path / "other") == 2
     assert "already holds after.pdb" in capsys.readouterr().err
-
-
-def test_the_same_seed_gives_the_same_fit(small, tmp_path):
-    for name in ("a", "b"):
-        assert fit(small, tmp_path / name, "--steps", 100, "--seed", 3, "--threads", 1) == 0
-    a, b = ((tmp_path / name / "fitted.cif").read_bytes() for name in "ab")
-    assert a == b
 
 
 def test_a_fit_that_goes_nowhere_is_doubted(small, tmp_path, capsys):

@@ -42,10 +42,6 @@ def test_a_warning_is_given_once(capsys):
             'openmm-density fit: error: --steps must be a whole number, found "many" (see openmm-density fit --help)',
         ),
         (
-            ("score", "{model}", "{folder}/target.mrc"),
-            "openmm-density score: error: the following arguments are required: --resolution (see openmm-density score --help)",
-        ),
-        (
             ("planes", "a.pdb", "--colour"),
             'openmm-density planes: error: "--colour" is not understood (see openmm-density planes --help)',
         ),

@@ -41,17 +41,10 @@ def test_score_doubts_an_inverted_map_and_reads_it_right(inverted, capsys):
     assert told["cc_mask"][0] > 0.9 and told["map_checks"]["findings"] == []
 
 
-def test_fit_refuses_an_inverted_map_and_fits_it_when_told(inverted, tmp_path, capsys):
+def test_fit_refuses_an_inverted_map(inverted, tmp_path, capsys):
     assert quick_fit(inverted, tmp_path / "run") == 2
     said = capsys.readouterr().err
     assert "contrast is inverted" in said and "pass --invert, or" in said and not (tmp_path / "run").exists()
-    assert quick_fit(inverted, tmp_path / "run", "--invert") == 0
-    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
-    assert summary["map_corrections"] == {"voxel_size": None, "mirror": False, "invert": True}
-    assert summary["map_checks"]["initial"]["contrast"]["coverage"] > 0.25
-    assert summary["map_checks"]["final"]["findings"] == []
-    assert any("sign was changed" in note for note in summary["notes"])
-    assert summary["cc_final"] > 0.5
 
 
 def test_a_map_in_nm_is_named_and_corrected(small, tmp_path, capsys):
@@ -82,6 +75,8 @@ def test_corrections_survive_an_interruption(small, tmp_path, monkeypatch):
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["map_corrections"] == {"voxel_size": 1.2, "mirror": True, "invert": True}
     assert np.allclose(summary["map_voxel_size"], 1.2, atol=1e-5)
+    assert summary["map_checks"]["final"]["findings"] == []
+    assert any("sign was changed" in note for note in summary["notes"])
     assert summary["cc_final"] > 0.5 and summary["map_checks"]["initial"]["contrast"]["coverage"] > 0.25
 
 

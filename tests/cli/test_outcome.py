@@ -40,32 +40,6 @@ def test_a_part_of_the_model_is_named_and_what_there_is_none_of_is_left_out(fitt
     assert not any(line.startswith("twisted peptides") for line in lines)
 
 
-def test_what_is_told_of_a_model_that_was_kept_says_of_which_it_is(fitted, capsys):
-    summary = json.loads((fitted / "summary.json").read_text())
-    search = {
-        "stage": "draw",
-        "stretches": [],
-        "side_chains": [{"row": 3}],
-        "undone": False,
-        "wall_seconds": 2.0,
-    }
-    simulated = {name.removesuffix("_final"): summary[name] for name in summary if name.endswith("_final")}
-    simulated |= {
-        name: summary[name] for name in ("peptide_flips", "inverted_centres", "restraints_violated")
-    }
-    for kept, rebuilt, lowest in (
-        ({}, "rebuilt: 1 side chain in another rotamer", "lowest correlations: "),
-        (
-            {"simulated": simulated},
-            "rebuilt in after.*: 1 side chain in another rotamer",
-            "lowest correlations before: ",
-        ),
-    ):
-        print_outcome(summary | {"rebuilding": [search]} | kept, fitted)
-        said = capsys.readouterr().out
-        assert f"\n{rebuilt}" in said and f"\n{lowest}" in said
-
-
 def test_where_the_time_went_is_explained_where_it_was_asked_for(fitted, capsys):
     summary = json.loads((fitted / "summary.json").read_text())
     assert summary["ms_by_force"] is None
@@ -108,15 +82,3 @@ def test_the_pull_at_the_end_is_told_with_what_set_it():
     summary["final_strength_search"] = None
     assert pull_in_words(summary) == f"{full}, 40.0 at the end"
     assert pull_in_words(summary | {"final_strength": 200.0}) == full
-
-
-def test_changes_are_counted_of_what_there_is(fitted, capsys):
-    summary = json.loads((fitted / "summary.json").read_text())
-    print_outcome(summary, fitted)
-    told = capsys.readouterr().out
-    assert "0 peptides changed between cis and trans, 0 chiral centres inverted\n" in told
-    start = summary["geometry_initial"] | {"twisted_count": None, "base_pair_count": 12}
-    opened = {"base_pairs_lost": ["A DA 6 - B DT 19 (cWW)"], "geometry_initial": start}
-    print_outcome(summary | opened, fitted)
-    told = capsys.readouterr().out
-    assert "\n0 chiral centres inverted, 1 of 12 base pairs opened\n" in told

@@ -26,16 +26,8 @@ def page_data(path):
 @pytest.fixture
 def scored(folder, tmp_path, capsys):
     def score(*arguments):
-        command = (
-            "score",
-            *arguments,
-            folder / "target.mrc",
-            "--resolution",
-            5,
-            "--report",
-            tmp_path / "page.html",
-        )
-        status = run(*command)
+        page = ("--report", tmp_path / "page.html")
+        status = run("score", *arguments, folder / "target.mrc", "--resolution", 5, *page)
         return status, capsys.readouterr()
 
     return score
