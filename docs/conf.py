@@ -22,6 +22,7 @@ version = release
 extensions = [
     "command_reference",
     "myst_nb",
+    "notebooks",
     "numpydoc",
     "public_names",
     "sphinx.ext.autodoc",

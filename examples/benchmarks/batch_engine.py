@@ -28,7 +28,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from openmm_density.base.atomic_files import write_text
+from figures import write_figures
+
 from openmm_density.extensions.batch import Batch, Job, JobResult, jobs_of
 from openmm_density.extensions.batch.clusters import local_engine
 from openmm_density.extensions.batch.devices import Slot
@@ -103,7 +104,7 @@ def main() -> None:
     for name, value in report.items():
         print(f"{name}: {value:.4g}" if isinstance(value, float) else f"{name}: {value}")
     if options.json:
-        write_text(options.json, json.dumps(report, indent=2) + "\n")
+        write_figures(options.json, report)
 
 
 def measured(options: argparse.Namespace, folder: Path) -> dict[str, Any]:

@@ -24,7 +24,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib.metadata
-import json
 import os
 import sys
 import tempfile
@@ -39,11 +38,11 @@ import torch
 from density_cases import ALONE, CASES, MEMORY, Settings, memory_figures
 from density_models import DENSITY, GRADIENT, SIMILARITY
 from density_peers import start_torchref
+from figures import write_figures
 from interleaved import Case, Disagreement, Engine, processor, show
 from rich.console import Console
 from rich.table import Table
 
-from openmm_density.base.atomic_files import write_text
 from openmm_density.kernels import compilation
 
 
@@ -263,7 +262,7 @@ def main() -> None:
             "goals": [{**vars(goal), "met": goal.met} for goal in found],
             "seconds": seconds,
         }
-        write_text(arguments.json, json.dumps(figures, indent=2) + "\n")
+        write_figures(arguments.json, figures)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
 import math
 import statistics
 import sys
@@ -25,9 +24,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from figures import write_figures
 from planarity_cpu import eager, random_planes
 
-from openmm_density.base.atomic_files import write_text
 from openmm_density.kernels.density import CROSS_CORRELATION, target_moments
 from openmm_density.kernels.planarity import Planes, pack_planes
 
@@ -423,7 +422,7 @@ def main() -> None:
                 f"{found['error_of_gradient']:10.1e}"
             )
     if arguments.json:
-        write_text(arguments.json, json.dumps(report, indent=2) + "\n")
+        write_figures(arguments.json, report)
 
 
 if __name__ == "__main__":

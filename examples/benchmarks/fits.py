@@ -10,7 +10,6 @@ Adenylate kinase needs no data, as its map is simulated. Every case takes minute
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from dataclasses import dataclass
@@ -18,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from figures import write_figures
 from interleaved import processor
 from rich.console import Console
 from rich.table import Table
 
 from openmm_density import DensityMap
-from openmm_density.base.atomic_files import write_text
 from openmm_density.base.errors import InputError
 from openmm_density.fitting import FlexibleFit, find_protocol
 from openmm_density.models import Model, read_model
@@ -263,7 +262,7 @@ def main() -> None:
                 console.print(table(rows[-1:]))
                 if arguments.json:
                     figures = {"processor": processor(), "threads": arguments.threads, "fits": rows}
-                    write_text(arguments.json, json.dumps(figures, indent=2) + "\n")
+                    write_figures(arguments.json, figures)
     except InputError as error:
         sys.exit(str(error))
     if len(rows) > 1:

@@ -11,7 +11,6 @@ each, in folders of its own, and ended again; nothing of the device is set. What
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import subprocess
@@ -23,7 +22,8 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from openmm_density.base.atomic_files import write_text
+from figures import write_figures
+
 from openmm_density.base.multi_process_service import control_program, runs_already, shared_gpu
 from openmm_density.extensions.batch import Job
 from openmm_density.extensions.batch.devices import core_count
@@ -47,7 +47,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         report = measured(options, more, Path(name))
     if options.json:
-        write_text(options.json, json.dumps(report, indent=2) + "\n")
+        write_figures(options.json, report)
 
 
 def measured(options: argparse.Namespace, more: Sequence[str], folder: Path) -> list[dict[str, Any]]:

@@ -15,7 +15,6 @@ itself, measured with a module that does nothing ("nothing"): no module costs le
 from __future__ import annotations
 
 import argparse
-import json
 import platform
 import statistics
 import time
@@ -29,10 +28,10 @@ import numpy as np
 import openmm
 import torch
 from empty_module import EmptyModule
+from figures import write_figures
 from openmm import app, unit
 
 from openmm_density import DensityFit, DensityMap
-from openmm_density.base.atomic_files import write_text
 from openmm_density.base.plugins import platform_names
 from openmm_density.energies.forces import BACKENDS, backend_problem, create_force
 
@@ -357,7 +356,7 @@ def main() -> None:
             "versions": {"openmm": openmm.__version__, "torch": torch.__version__},
             "timestep_fs": TIMESTEP * 1000,
         }
-        write_text(options.json, json.dumps({**about, "rows": [asdict(row) for row in rows]}, indent=1))
+        write_figures(options.json, {**about, "rows": [asdict(row) for row in rows]})
 
 
 if __name__ == "__main__":

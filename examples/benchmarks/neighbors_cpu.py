@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
 import sys
 import time
 from collections.abc import Callable
@@ -20,10 +19,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from figures import write_figures
 from interleaved import Case, Disagreement, Engine, measure, processor, show, timed
 from rich.console import Console
 
-from openmm_density.base.atomic_files import write_text
 from openmm_density.kernels import compilation
 from openmm_density.kernels.neighbors import NeighborList, listed_pairs, neighbors
 
@@ -175,7 +174,7 @@ def main() -> None:
                 }
             )
             if arguments.json:
-                write_text(arguments.json, json.dumps(report, indent=2) + "\n")
+                write_figures(arguments.json, report)
 
 
 if __name__ == "__main__":

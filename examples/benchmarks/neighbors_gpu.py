@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -19,9 +18,9 @@ from typing import Any
 
 import torch
 from density_gpu import copy_bandwidth, microseconds, peak_arithmetic
+from figures import write_figures
 from neighbors_cpu import ATOMS_PER_VOLUME, BYTES_PER_PAIR, OPERATIONS_PER_PAIR
 
-from openmm_density.base.atomic_files import write_text
 from openmm_density.kernels.neighbors import NeighborList, gpu, neighbors
 
 MOST_FOR_BRUTE_FORCE = 40_000
@@ -157,7 +156,7 @@ def main() -> None:
             )
             torch.cuda.empty_cache()
             if arguments.json:
-                write_text(arguments.json, json.dumps(report, indent=2) + "\n")
+                write_figures(arguments.json, report)
 
 
 if __name__ == "__main__":

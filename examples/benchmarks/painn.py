@@ -14,7 +14,6 @@ which is put there for it).
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 import typing
@@ -26,12 +25,12 @@ from typing import Any
 import openmm
 import torch
 from density_gpu import copy_bandwidth, microseconds, peak_arithmetic
+from figures import write_figures
 from interleaved import Case, Engine, compare, measure, processor, show, timed
 from neighbors_cpu import copy_bandwidth as cpu_copy_bandwidth
 from neighbors_gpu import recorded
 from rich.console import Console
 
-from openmm_density.base.atomic_files import write_text
 from openmm_density.energies import PaiNN
 from openmm_density.energies.native_force import CudaGraphForce
 from openmm_density.energies.painn_network import NORM_FLOOR, PaiNNNetwork
@@ -326,7 +325,7 @@ def main() -> None:
         measured = on_cpu if arguments.device == "cpu" else on_gpu
         report.append(sizes | measured(problem, arguments, notes, console))
         if arguments.json:
-            write_text(arguments.json, json.dumps(report, indent=2) + "\n")
+            write_figures(arguments.json, report)
     for note in dict.fromkeys(notes):
         console.print(note)
 

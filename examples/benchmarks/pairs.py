@@ -13,7 +13,6 @@ how fast the list is read, as a part of a copy's bandwidth.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Callable
@@ -23,13 +22,13 @@ from typing import Any
 import openmm
 import torch
 from density_gpu import copy_bandwidth, microseconds, peak_arithmetic
+from figures import write_figures
 from interleaved import Case, Disagreement, Engine, measure, processor, show, timed
 from neighbors_cpu import copy_bandwidth as cpu_copy_bandwidth
 from neighbors_gpu import recorded
 from openmm import unit
 from rich.console import Console
 
-from openmm_density.base.atomic_files import write_text
 from openmm_density.kernels.neighbors import NeighborList, listed_pairs
 from openmm_density.kernels.pairs import NONBONDED, pairs
 
@@ -283,7 +282,7 @@ def main() -> None:
         sizes = {"atoms": problem.n_atoms, "pairs": problem.n_pairs, "listed": problem.n_listed}
         report.append(sizes | measured(problem))
         if arguments.json:
-            write_text(arguments.json, json.dumps(report, indent=2) + "\n")
+            write_figures(arguments.json, report)
 
 
 if __name__ == "__main__":

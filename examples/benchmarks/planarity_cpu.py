@@ -10,17 +10,16 @@ other form differentiates through `eigh`. The ratio is to the quickest.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import torch
+from figures import write_figures
 from interleaved import Case, Disagreement, compare, measure, processor, show, timed
 from rich.console import Console
 
-from openmm_density.base.atomic_files import write_text
 from openmm_density.kernels import compilation
 from openmm_density.kernels.planarity import pack_planes, planarity, reference
 
@@ -136,7 +135,7 @@ def main() -> None:
             "ratio": ratio,
             "ratio_of_fastest": ratio_of_fastest,
         }
-        write_text(arguments.json, json.dumps(figures, indent=2) + "\n")
+        write_figures(arguments.json, figures)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ The last compares ways of adding the forces of our own (density, planarity, Rama
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import time
 import warnings
@@ -28,10 +27,10 @@ from typing import Any
 import numpy as np
 import openmm
 import torch
+from figures import write_figures
 from interleaved import processor
 
 from openmm_density import DensityFit, DensityMap, PlanarityRestraint
-from openmm_density.base.atomic_files import write_text
 from openmm_density.fitting.fit_systems import STABLE_FRACTION
 from openmm_density.fitting.platforms import platform_named
 from openmm_density.models import prepare, read_model
@@ -246,9 +245,7 @@ def main() -> None:
         rows = compare_backends(bench, by_backend, options)
         if options.json:
             results = {"platform": options.platform, "device": processor(), "threads": options.threads}
-            write_text(
-                options.json, json.dumps(results | {"backends": [asdict(row) for row in rows]}, indent=1)
-            )
+            write_figures(options.json, results | {"backends": [asdict(row) for row in rows]})
         return
     made = forces_of_a_fit(model, density_map, cuda)
     if options.only:
@@ -276,7 +273,7 @@ def main() -> None:
     if options.json:
         about = {"platform": options.platform, "device": device, "threads": options.threads}
         results = {"steps": [asdict(row) for row in rows], "groups": groups, "kernels": kernels}
-        write_text(options.json, json.dumps({**about, **results}, indent=1))
+        write_figures(options.json, {**about, **results})
 
 
 if __name__ == "__main__":

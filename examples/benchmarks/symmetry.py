@@ -12,7 +12,6 @@ the assembly. Forces on the unit are compared with those on the first copy.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from pathlib import Path
@@ -20,10 +19,10 @@ from typing import NamedTuple
 
 import numpy as np
 import openmm
+from figures import write_figures
 from openmm import app, unit
 
 from openmm_density import DensityFit, DensityMap, SymmetryOperators
-from openmm_density.base.atomic_files import write_text
 from openmm_density.energies.mate_contacts import add_symmetry_contacts
 from openmm_density.models import Prepared, prepare, read_model
 
@@ -207,7 +206,7 @@ def main() -> None:
     lattice = crystal(machine, prepared, *how)
     show(SYMBOL, lattice, "unit alone")
     if arguments.json:
-        write_text(arguments.json, json.dumps({"ring": ring, "crystal": lattice}, indent=2) + "\n")
+        write_figures(arguments.json, {"ring": ring, "crystal": lattice})
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""Tables of docs/performance.md from the figures that the benchmarks wrote with ``--json`` into this folder.
+"""Tables of the documentation from the figures in ``figures/``, which the benchmarks wrote with ``--json``.
 
-    python docs/performance/tables.py
+    python docs/evidence/tables.py
 
-writes each anew between its markers, ``<!-- step_gpu.json -->`` and ``<!-- end -->``; a test says where page and figures differ.
+writes each anew between its markers, ``<!-- step_gpu.json -->`` and ``<!-- end -->``, on any page; a test says where page and
+figures differ. Below each table stands when and where it was measured, and of which commit.
 """
 
 from __future__ import annotations
@@ -10,14 +11,20 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any, TypeAlias
 
-FOLDER = Path(__file__).parent
-PAGE = FOLDER.parent / "performance.md"
+DOCS = Path(__file__).parents[1]
+FOLDER = DOCS / "evidence" / "figures"
 MARKED = re.compile(r"(<!-- (\w+\.json) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 Figures: TypeAlias = dict[str, Any]
+
+
+def pages() -> list[Path]:
+    """Return the pages that have tables of figures."""
+    return [page for page in sorted(DOCS.rglob("*.md")) if MARKED.search(page.read_text(encoding="utf-8"))]
 
 
 def filled(page: str) -> str:
@@ -28,7 +35,13 @@ def filled(page: str) -> str:
 def table_of(name: str) -> str:
     """Return the table of a file of figures."""
     figures = json.loads((FOLDER / name).read_text(encoding="utf-8"))
-    return TABLES[name](figures)
+    return f"{TABLES[name](figures)}\n{measured(figures['measured'])}\n"
+
+
+def measured(about: Figures) -> str:
+    """Return when, where and of which commit figures were measured."""
+    day = date.fromisoformat(about["date"])
+    return f"Measured on {day.day} {day:%B %Y}, {device(about['machine'])}, commit `{about['commit']}`."
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -54,8 +67,9 @@ def density_gpu(figures: Figures) -> str:
         (thousands(each["planes"]), f"{each['replay_us']:.0f}", f"{each['plain_us']:.0f}")
         for each in figures["planarity"]
     ]
-    about = f"{device(figures['gpu'])}, torch {figures['torch'].partition('+')[0]}."
-    return f"{about}\n\n{table(head, rows)}\n{table(('planes', 'µs', 'plain PyTorch, µs'), planes)}"
+    about = f"torch {figures['torch'].partition('+')[0]}."
+    of_planes = table(("planes", "µs", "plain PyTorch, µs"), planes)
+    return f"{about}\n\n{table(head, rows)}\n{of_planes}"
 
 
 def md_gpu(figures: Figures) -> str:
@@ -75,7 +89,7 @@ def md_gpu(figures: Figures) -> str:
     ]
     (alone,) = (row for row in figures["rows"] if row["backend"] == "none" and row["every"] == 1)
     about = (
-        f"{device(figures['device'])}, OpenMM {figures['versions']['openmm']}, {thousands(figures['atoms'])} atoms, "
+        f"OpenMM {figures['versions']['openmm']}, {thousands(figures['atoms'])} atoms, "
         f"{figures['timestep_fs']:g} fs; without density {alone['ns_per_day']:.0f} ns/day, {1000 * alone['step']:.0f} µs a step."
     )
     head = ("density of", "atoms", "every … step", "ns/day", "µs a step", "added")
@@ -93,14 +107,13 @@ def step(figures: Figures) -> str:
         )
         for row in figures["steps"]
     ]
-    threads = f", {figures['threads']} threads" if figures["threads"] else ""
-    about = f"{device(figures['device'])}{threads}."
-    return f"{about}\n\n{table(('forces', 'fastest step, µs', 'median, µs', 'added'), rows)}"
+    about = f"With {figures['threads']} threads.\n\n" if figures["threads"] else ""
+    return f"{about}{table(('forces', 'fastest step, µs', 'median, µs', 'added'), rows)}"
 
 
 def density_cpu(figures: Figures) -> str:
     """Return the times of the density's kernels on the CPU beside those of other programs."""
-    parts = [f"{device(figures['processor'])}, {figures['threads']} threads where none are named.\n"]
+    parts = [f"With {figures['threads']} threads where none are named.\n"]
     for case in figures["cases"].values():
         rows = [
             (
@@ -139,4 +152,5 @@ TABLES: dict[str, Callable[[Figures], str]] = {
 
 
 if __name__ == "__main__":
-    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    for page in pages():
+        page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")
