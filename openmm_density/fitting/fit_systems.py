@@ -40,7 +40,7 @@ from .fit_map import FitMap
 from .installed_extensions import extensions
 from .options import RestraintOptions, RunOptions
 from .protocols import COARSE, NEAR_CC, Protocol, Stage
-from .unseen import unseen_residues, unshown_residues
+from .unseen import unseen_residues, unshown_residues, without_unseen_atoms
 
 FORCE_FIELD_GROUP, RESTRAINT_GROUP, DENSITY_GROUP = 0, 1, 2
 
@@ -83,10 +83,10 @@ class FitSystems:
         names = dict.fromkeys(name for stage in protocol.stages for name in stage.restraints)
         # In a box of water ordered waters trade places with others.
         apart = ("planarity", "water") if prepared.solvent == "water" else ("planarity",)
+        where = prepared.topology, prepared.positions
         self.restraints: list[Restraint] = make_restraints(
             [name for name in names if name not in apart],
-            prepared.topology,
-            prepared.positions,
+            *where,
             force_group=RESTRAINT_GROUP,
             options=_restraint_options(names, prepared, restraint_options),
         )
@@ -101,17 +101,12 @@ class FitSystems:
                 f"Bonds and angles that the force field does not know are held at usual values: {named}."
             )
         if restraint_options.planarity is not None:
-            options = {
-                "sigma": restraint_options.planarity,
-                "dictionaries": restraint_options.dictionaries,
-                "system": self._plain,
-            }
+            options = {"sigma": restraint_options.planarity, "dictionaries": restraint_options.dictionaries}
             (self.planarity,) = make_restraints(
                 "planarity",
-                prepared.topology,
-                prepared.positions,
+                *where,
                 force_group=RESTRAINT_GROUP,
-                options={"planarity": options},
+                options={"planarity": options | {"system": self._plain}},
             )
         self.density = DensityFit(
             fit_map.density_map,
@@ -122,6 +117,8 @@ class FitSystems:
             force_group=DENSITY_GROUP,
             **density_options,
         )
+        self.density, told = without_unseen_atoms(self.density, prepared)
+        self.notes += told
         # By resolution, pressure, blur, whether angles are stiff, and residues that are not pulled.
         self._systems: dict[tuple[Any, ...], tuple[DensityFit, openmm.System]] = {}
         self._blurred: dict[tuple[float, tuple[int, ...]], DensityFit] = {(1.0, ()): self.density}

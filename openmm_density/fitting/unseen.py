@@ -1,17 +1,23 @@
-"""Residues without density where a model has them."""
+"""Residues and built atoms without density where a model has them."""
 
 from __future__ import annotations
 
 import numpy as np
 from openmm import app
 
+from ..base.wording import counted
+from ..energies.density_fit import DensityFit
 from ..models.confidence import UNSURE
+from ..models.preparation import Prepared
 from .rebuilding.register_search import RegisterSearch, runs_of, window_means
 
 LEAST_PART = 0.5
 """Of the median of a model's residues: where neighbours correlate less with a map on average, it does not show them there."""
 SHOWN = 0.8
 """Of the same median: residues that a prediction is not sure of are shown from here on."""
+NOT_THERE = 0.05
+"""By how much similarity is higher without atoms that were built and that a map has none of: 0.10 of phosphates in a map without
+them; side chains built with the wrong rotamers into a map that shows them have 0.015."""
 LONGEST_LOOP = 15
 """Residues. More in a row are a domain, which the map shows elsewhere: it is to go there, and of its chain nothing is held."""
 
@@ -60,3 +66,15 @@ def unshown_residues(
             [chain[(plddt[chain] < UNSURE) & (window_means(known[chain]) < least)] for chain in chains]
         )
     )
+
+
+def without_unseen_atoms(density: DensityFit, prepared: Prepared) -> tuple[DensityFit, list[str]]:
+    """Return a density force without the atoms that a preparation built, if the map has none of them, and a sentence on it."""
+    built = prepared.input_index[density.atoms] < 0
+    if not density.measure.compares_widths or built.all() or not built.any():
+        return density, []
+    rest = density.with_some_atoms(~built)
+    if rest.similarity(prepared.positions) < density.similarity(prepared.positions) + NOT_THERE:
+        return density, []
+    atoms = counted(int(built.sum()), "atom")
+    return rest, [f"The map shows none of the {atoms} that were built: they are not pulled into it."]

@@ -199,6 +199,12 @@ def _torn(
         known = np.array([[frozenset((i, j)) in bonded for j in index] for i in index])
         parts, _ = connected_components(known)
         if parts > 1:
+            symbols = np.array([atom.element.symbol if atom.element is not None else "" for atom in atoms])
+            oxygens = known & (symbols == "O")
+            # A carboxylate that lies apart is bonded by its carbon.
+            carbons = (symbols == "C") & (known.sum(axis=1) == 2) & (oxygens.sum(axis=1) == 2)
+            nearer = 0.25 * (carbons * 1.0 - oxygens[carbons].any(axis=0))
+            beyond -= nearer[:, None] + nearer
             tree = minimum_spanning_tree(np.where(known, 1e-3, np.maximum(beyond, 1e-2))).tocoo()
             for i, j in zip(tree.row.tolist(), tree.col.tolist()):
                 if not known[i, j] and beyond[i, j] < TORN_BOND_SLACK:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from openmm import app
 from scipy.spatial.transform import Rotation
 
-from openmm_density import DensityMap
+from openmm_density import DensityFit, DensityMap
 from openmm_density.fitting import FlexibleFit
 from openmm_density.fitting.protocols import NEAR_CC, Protocol, Stage
-from openmm_density.fitting.unseen import unseen_residues
-from openmm_density.models import Model, read_model
+from openmm_density.fitting.unseen import unseen_residues, without_unseen_atoms
+from openmm_density.models import Model, prepare, read_model
 from openmm_density.validation.correlation import MapCorrelation
 
 from ..conftest import PROJECT
 from ..fragments import fragment
+from ..small_models import ADK_CLOSED, written
 
 RESIDUES, RESOLUTION, SEEN = 32, 5.0, 22
 
@@ -86,3 +88,33 @@ def test_a_domain_that_is_elsewhere_is_free_to_go_there() -> None:
     found = MapCorrelation(target, models[0].topology, 6.0).evaluate(placed)
     assert found.cc_mask > NEAR_CC and (found.residues < 0.2).sum() > 40
     assert len(unseen_residues(models[0].topology, found.residues)) == 0
+
+
+@pytest.mark.parametrize("shown", [False, True])
+def test_phosphates_that_were_built_are_pulled_where_a_map_shows_some(
+    small_data: Path, tmp_path: Path, shown: bool
+) -> None:
+    """As of a model of 1NKW without phosphorus: its CC fell in a map that has none either."""
+    whole = read_model(small_data / "zoo" / "1bna_duplex.pdb")
+    lines = [x for x in (small_data / "zoo" / "1bna_duplex.pdb").read_text().splitlines() if x[:4] == "ATOM"]
+    bare = read_model(
+        written(tmp_path / "bare.pdb", [x for x in lines if x[12:16].strip() not in ("P", "OP1", "OP2")])
+    )
+    seen = whole if shown else bare
+    density_map = DensityMap.simulate(seen.topology, seen.positions, 3.5, 1.0)
+    prepared = prepare(bare)
+    density = DensityFit(density_map, prepared.topology, 3.5, positions=prepared.positions)
+    fitted, told = without_unseen_atoms(density, prepared)
+    built = set(np.flatnonzero(prepared.input_index < 0).tolist())
+    assert bool(built & set(fitted.atoms.tolist())) == shown
+    assert len(told) == (not shown)
+
+
+def test_side_chains_that_were_built_in_other_rotamers_are_pulled(tmp_path: Path) -> None:
+    lines = [x for x in ADK_CLOSED.read_text().splitlines() if x[:4] == "ATOM" and int(x[22:26]) < 40]
+    whole = read_model(written(tmp_path / "whole.pdb", lines))
+    bare = [x for x in lines if x[12:16].strip() in ("N", "CA", "C", "O", "CB")]
+    prepared = prepare(read_model(written(tmp_path / "bare.pdb", bare)))
+    density_map = DensityMap.simulate(whole.topology, whole.positions, 3.0, 1.0)
+    density = DensityFit(density_map, prepared.topology, 3.0, positions=prepared.positions)
+    assert without_unseen_atoms(density, prepared) == (density, [])

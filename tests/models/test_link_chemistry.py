@@ -169,9 +169,11 @@ def test_a_protein_without_ligands_has_no_such_contacts(tmp_path: Path) -> None:
     assert read_model(write_fragment(tmp_path / "fragment.pdb", residues=24)).short_contacts == ()
 
 
-@pytest.mark.parametrize(("out", "up", "carbon"), [(0.94, 0.83, -1.5), (1.2, 0.77, -2.09)])
+@pytest.mark.parametrize(
+    ("out", "up", "carbon"), [(0.94, 0.83, -1.5), (1.2, 0.77, -2.09), (-0.55, 1.3, -2.39)]
+)
 def test_a_bad_carboxylate_is_one(tmp_path, out, up, carbon):
-    """Its oxygens 1.5 to 1.7 Å apart, and its carbon 2.1 Å from the next one, as in a haem of 4HHB."""
+    """Its oxygens 1.5 to 1.7 Å apart, or its carbon up to 2.4 Å from the next one, as in haems of 4HHB."""
     places = {"C1": (carbon, 0.0), "C2": (0.0, 0.0), "O1": (out, up), "O2": (out, -up)}
     lines = [
         f"HETATM{n:5d}  {name:3s} LIG A   1    {x:8.3f}{y:8.3f}{0.0:8.3f}  1.00 20.00           {name[0]}"

@@ -200,22 +200,40 @@ def test_other_force_fields_take_ligands_too(
     np.testing.assert_allclose(*shape, atol=0.05)
 
 
-def test_a_ligand_with_a_bond_that_no_molecule_has_is_mended(small_data: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("bad", ["an oxygen within the carbon", "a far carbon", "oxygens beside each other"])
+def test_a_carboxylate_that_no_molecule_has_is_mended(small_data: Path, tmp_path: Path, bad: str) -> None:
+    """As of the haems of 4HHB."""
     model = haem_chain(small_data, tmp_path)
     assert prepare(model).mended_ends == {}
     named = [record.describe() for record in model.records]
-    carbon, oxygen = (named.index(f"A HEM 201 {name}") for name in ("CGA", "O1A"))
+    group = [named.index(f"A HEM 201 {name}") for name in ("CBA", "CGA", "O1A", "O2A")]
     positions = model.positions.copy()
-    arm = positions[oxygen] - positions[carbon]
-    positions[oxygen] = positions[carbon] + 0.63 * arm / np.linalg.norm(arm)
+    before, carbon, oxygen, other = positions[group]
+    if bad == "an oxygen within the carbon":
+        positions[group[2]] = carbon + 0.63 * (oxygen - carbon) / np.linalg.norm(oxygen - carbon)
+    elif bad == "a far carbon":
+        positions[group[1:]] += 0.6 * (carbon - before) / np.linalg.norm(carbon - before)
+    else:
+        positions[group[2]] = 0.6 * oxygen + 0.4 * other
     prepared = prepare(replace(model, positions=positions))
-    ends = prepared.prepared_index[[carbon, oxygen]]
-    assert list(prepared.mended_ends) == [ends[1]]
-    told = [sentence for sentence in prepared.report.sentences if sentence.startswith("Atoms too near")]
+    ends = prepared.prepared_index[group]
+    moved = ends[1:] if bad == "a far carbon" else ends[2:]
+    assert set(prepared.mended_ends) == set(moved.tolist())
+    told = [
+        sentence
+        for sentence in prepared.report.sentences
+        if sentence.startswith("Atoms at distances or angles")
+    ]
     assert len(told) == 1 and "A HEM 201 O1A" in told[0]
-    found = positions_of(minimised(prepared, 200)[0])
-    # 0.85 of the sum of the covalent radii.
-    assert np.linalg.norm(np.subtract(*found[ends])) == pytest.approx(1.18, abs=0.06)
+    before, carbon, *oxygens = positions_of(minimised(prepared, 200)[0])[ends]
+    arms = [each - carbon for each in (before, *oxygens)]
+    lengths = [float(np.linalg.norm(arm)) for arm in arms]
+    assert lengths == pytest.approx([1.52, 1.25, 1.25], abs=0.12)
+    angles = [
+        np.degrees(np.arccos(arms[i] @ arms[j] / lengths[i] / lengths[j]))
+        for i, j in ((0, 1), (0, 2), (1, 2))
+    ]
+    assert angles == pytest.approx([117.5, 117.5, 125.0], abs=8.0)
     # Its bonds are as stiff as those of links, so that no density presses them together.
     system = prepared.system()  # Python's forces do not keep it
     springs = next(f for f in system.getForces() if f.getName() == "RigidResidues")
@@ -223,7 +241,7 @@ def test_a_ligand_with_a_bond_that_no_molecule_has_is_mended(small_data: Path, t
         frozenset(springs.getBondParameters(k)[:2]): springs.getBondParameters(k)[3]._value
         for k in range(springs.getNumBonds())
     }
-    assert stiffness[frozenset(map(int, ends))] >= 1e5
+    assert stiffness[frozenset(map(int, ends[1:3]))] >= 1e5
 
 
 def test_rigid_springs_are_at_rest_in_the_input(small_data: Path, tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ import openmm
 from openmm import app
 from scipy.spatial import cKDTree
 
-from ..chemistry.elements import covalent_radius, is_metal
+from ..chemistry.elements import covalent_radius, is_hydrogen, is_metal
+from ..chemistry.ideal_geometry import angles_at, lengths_of
 from ..ligand_potentials import PlacedPotential
 
 IDLE_SPRINGS = "HeldLigands"
@@ -22,6 +23,9 @@ POTENTIAL = "LigandPotential"
 
 BOND_LENGTHS, IMPOSSIBLE = (0.85, 1.15), (0.72, 1.3)
 """Parts of the sum of the covalent radii that bonds have, and beyond which there is none: triple bonds have 0.77."""
+
+CARBOXYLATE, CARBOXYLATE_ANGLES = (1.52, 1.25, 125.0), (100.0, 138.0)
+"""Å of a carboxylate's bonds to carbon and to oxygens, degrees between these; and degrees that angles there have in a model."""
 
 _NM_PER_ANGSTROM = 0.1
 # How OpenMM names it.
@@ -73,27 +77,67 @@ def remove_inner_terms(system: openmm.System, placed: PlacedPotential) -> None:
 def mended_ends(
     topology: app.Topology, positions: np.ndarray, rigid: Iterable[np.ndarray]
 ) -> dict[int, np.ndarray]:
-    """Return by atom where singly bonded atoms of rigid residues belong, in Å, if that bond (positions (N, 3), Å) is of no
-    bond's length.
+    """Return by atom where ends of rigid residues belong, in Å, that are no molecule's in positions (N, 3) in Å.
+
+    These are singly bonded atoms at a distance that no bond has, and carboxylates with such a bond or angle.
     """
     members = {int(index) for atoms in rigid for index in atoms}
-    neighbours: dict[int, list[app.topology.Atom]] = defaultdict(list)
+    atoms = list(topology.atoms())
+    neighbours: dict[int, list[int]] = defaultdict(list)
     for a, b in topology.bonds() if members else ():
-        neighbours[a.index].append(b)
-        neighbours[b.index].append(a)
-    atoms, found = list(topology.atoms()), {}
+        if not is_hydrogen(a) and not is_hydrogen(b):
+            neighbours[a.index].append(b.index)
+            neighbours[b.index].append(a.index)
+
+    def possible_length(i: int, j: int) -> float | None:
+        """Return the nearest length that a bond may have; None where it has one."""
+        length = float(np.linalg.norm(positions[i] - positions[j]))
+        ideal = covalent_radius(atoms[i]) + covalent_radius(atoms[j])
+        if is_metal(atoms[i]) or is_metal(atoms[j]) or IMPOSSIBLE[0] < length / ideal < IMPOSSIBLE[1]:
+            return None
+        return float(np.clip(length, BOND_LENGTHS[0] * ideal, BOND_LENGTHS[1] * ideal))
+
+    found: dict[int, np.ndarray] = {}
     for end in sorted(members):
-        if len(neighbours[end]) != 1 or len(neighbours[neighbours[end][0].index]) < 2:
-            continue
-        parent = neighbours[end][0]
-        arm = positions[end] - positions[parent.index]
-        length = float(np.linalg.norm(arm))
-        ideal = covalent_radius(atoms[end]) + covalent_radius(parent)
-        impossible = not IMPOSSIBLE[0] < length / ideal < IMPOSSIBLE[1]
-        if impossible and length > 0 and not (is_metal(atoms[end]) or is_metal(parent)):
-            usual = np.clip(length, BOND_LENGTHS[0] * ideal, BOND_LENGTHS[1] * ideal)
-            found[end] = positions[parent.index] + arm * usual / length
+        parent = neighbours[end][0] if len(neighbours[end]) == 1 else end
+        if len(neighbours[parent]) > 1 and parent != end:
+            length, arm = possible_length(end, parent), positions[end] - positions[parent]
+            if length is not None and arm.any():
+                found[end] = positions[parent] + arm * length / np.linalg.norm(arm)
+    for carbon in sorted(members):
+        oxygens = [
+            k
+            for k in neighbours[carbon]
+            if len(neighbours[k]) == 1 and atoms[k].element is app.element.oxygen
+        ]
+        others = [k for k in neighbours[carbon] if k not in oxygens]
+        if atoms[carbon].element is app.element.carbon and len(oxygens) == 2 and len(others) == 1:
+            group = np.array([others[0], carbon, *oxygens])
+            angles = angles_at(positions, group[[[0, 1, 2], [0, 1, 3], [2, 1, 3]]])
+            lengths = lengths_of(positions, group[[[0, 1]]])
+            is_far = abs(lengths[0] - CARBOXYLATE[0]) > 0.2
+            is_bent = angles.min() < CARBOXYLATE_ANGLES[0] or angles.max() > CARBOXYLATE_ANGLES[1]
+            if is_far or is_bent or found.keys() & set(oxygens):
+                found |= _carboxylate(positions, group, is_far)
     return found
+
+
+def _carboxylate(positions: np.ndarray, group: np.ndarray, is_far: bool) -> dict[int, np.ndarray]:
+    """Return where the oxygens of a carboxylate belong, and its carbon if it is far from the first atom of the group: in their
+    plane.
+    """
+    arm = positions[group[1]] - positions[group[0]]
+    axis = arm / max(float(np.linalg.norm(arm)), 1e-6)
+    across = positions[group[2]] - positions[group[3]]
+    across -= (across @ axis) * axis
+    width = float(np.linalg.norm(across))
+    if width < 0.1:  # nothing tells their plane
+        return {}
+    carbon = positions[group[0]] + CARBOXYLATE[0] * axis if is_far else positions[group[1]]
+    half = np.radians(CARBOXYLATE[2] / 2)
+    arms = [np.cos(half) * axis + sign * np.sin(half) / width * across for sign in (1, -1)]
+    places = [carbon, *(carbon + CARBOXYLATE[1] * each for each in arms)]
+    return {int(atom): place for atom, place in list(zip(group[1:], places))[not is_far :]}
 
 
 def elastic_network(

@@ -168,7 +168,7 @@ def _parametrised(
     ends = mended_ends(topology, positions, rigid)
     if ends:
         report.sentences.append(
-            f"Atoms too near to or too far from those that they are bonded to are moved: {named_atoms(topology, ends)}."
+            f"Atoms at distances or angles that no molecule has are moved: {named_atoms(topology, ends)}."
         )
     held = _held_links(topology, rigid, coordination, bonded)
     known = set(map(frozenset, held))

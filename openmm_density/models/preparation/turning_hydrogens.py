@@ -66,7 +66,7 @@ def _directions(sites: Sequence[Site], symbol: str, is_flat: bool, around: Surro
     own = np.concatenate([[[0.0, 0.0, 1.0]], np.sin(angle) * ring])
     # Normal quaternions are rotations of one density; the generator of SciPy has other arguments in each version.
     orientations = Rotation.from_quat(np.random.default_rng(0).normal(size=(_ORIENTATIONS, 4)))
-    ways = np.stack([each.apply(own) for each in orientations])
+    ways = (orientations.as_matrix() @ own.T).transpose(0, 2, 1)
     return np.broadcast_to(ways, (len(sites), *ways.shape))
 
 
