@@ -19,7 +19,6 @@ from openmm_density.kernels.density import (
     gpu,
     gpu_splat,
     reference,
-    target_moments,
 )
 
 from .test_density import (
@@ -65,17 +64,7 @@ def small(matrix=GRIDS["orthogonal"], **settings):
 
 
 def compare(scene, measure, positions=None):
-    return similarity(
-        scene.positions if positions is None else positions,
-        scene.atoms,
-        *scene.model,
-        scene.target,
-        target_moments(scene.target),
-        *scene.place,
-        scene.periodic,
-        measure,
-        scene.total_weight,
-    )
+    return scene.similarity(measure, positions, similarity)
 
 
 def assert_right(scene, measures=(CROSS_CORRELATION,), tolerance=1.0):
@@ -329,20 +318,8 @@ def test_the_operator_runs_it_in_torchscript_and_in_a_cuda_graph(measure):
     scene = Scene(
         cell_steps(1.0, 0.9, 1.1), shape=(40, 41, 44), n_atoms=500, dtype=torch.float32
     ).correlated()
-    arguments = [
-        x.cuda() if isinstance(x, torch.Tensor) else x
-        for x in (
-            scene.positions,
-            scene.atoms,
-            *scene.model,
-            scene.target,
-            target_moments(scene.target),
-            *scene.place,
-            False,
-            measure,
-            scene.total_weight,
-        )
-    ]
+    given = scene.similarity(measure, where=lambda *arguments: arguments)
+    arguments = [x.cuda() if isinstance(x, torch.Tensor) else x for x in given]
     exact, exact_gradient = scene.reference_similarity(measure)
     operator = torch.ops.openmm_density.density_similarity
     direct = operator(*arguments)

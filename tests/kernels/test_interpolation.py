@@ -1,6 +1,5 @@
 import math
 import os
-import threading
 import warnings
 
 import numpy as np
@@ -274,28 +273,6 @@ def test_the_same_bits_for_every_number_of_threads_and_every_time(matrix):
         found = scene.kernel()
         assert torch.equal(found[0], exact[0])
         assert torch.equal(found[1], exact[1])
-
-
-def test_two_python_threads_at_once_do_not_disturb_each_other():
-    scenes = [Scene(n_atoms=3000), Scene(CELLS["triclinic"], n_atoms=2000, periodic=True)]
-    exact = [scene.kernel() for scene in scenes]
-    found = [[], []]
-    start = threading.Barrier(2)
-
-    def work(which):
-        start.wait()
-        found[which] = [scenes[which].kernel() for _ in range(30)]
-
-    threads = [threading.Thread(target=work, args=(which,)) for which in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for which in range(2):
-        assert len(found[which]) == 30
-        for similarity, gradient in found[which]:
-            assert torch.equal(similarity, exact[which][0])
-            assert torch.equal(gradient, exact[which][1])
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])

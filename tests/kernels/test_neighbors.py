@@ -143,13 +143,6 @@ def test_the_pairs_of_a_protein_are_those_of_a_tree():
     assert not steps.any()
 
 
-def test_shifts_lead_to_the_image_that_is_near():
-    positions, box, cutoff, _ = random_case(3 * 8 + 5)
-    first, second, steps = listed_pairs(*neighbors(positions, box, cutoff, True)[:3])
-    vectors = positions[second].double() - positions[first].double() + steps.double() @ box
-    assert len(first) > 10 and (vectors.norm(dim=1) < cutoff).all()
-
-
 @pytest.mark.parametrize("scale", [1.0, 7.0, 1e-3])
 def test_at_the_cut_off_float64_decides(scale):
     """A grid has many distances equal to the cut-off, which are not below it, and the next number above has them all."""
@@ -317,15 +310,6 @@ class TestKept:
         assert int(again.status[2]) == 1
         again(positions + 0.1, box)
         assert int(again.status[2]) == 2
-
-    def test_the_reference_keeps_it_alike(self):
-        positions = torch.rand(20, 3, generator=torch.Generator().manual_seed(0)).double()
-        tables = [NeighborList(20, 0.5, 2000, 0.1, dtype=torch.float64) for _ in range(2)]
-        for move in (0.0, 0.02, 0.1):
-            moved = positions + move
-            for function, kept in zip((update_neighbors, reference.update_neighbors), tables):
-                function(moved, None, 0.5, 0.1, False, *state_of(kept), kept.built_positions, kept.built_box)
-            assert_same(*map(state_of, tables), False)
 
 
 def call(**changes):

@@ -204,30 +204,21 @@ EXPRESSIONS = {
 }
 
 
-@pytest.mark.parametrize("form", EXPRESSIONS, ids=[name for name in NAMES if name != "nonbonded"])
-def test_forms_are_those_of_a_custom_force(form):
+@pytest.mark.parametrize(
+    ("form", "settings"), [*((form, SETTINGS[form]) for form in EXPRESSIONS), (LENNARD_JONES, [CUTOFF])]
+)
+def test_forms_are_those_of_a_custom_force(form, settings):
+    """Of which one whose switch begins at the cut-off has none."""
     arguments = scene(form, BOXES["cube"])
+    arguments[8] = settings
     force = openmm.CustomNonbondedForce(EXPRESSIONS[form])
     for name in "abc":
         force.addPerParticleParameter(name)
     force.setNonbondedMethod(openmm.CustomNonbondedForce.CutoffPeriodic)
     force.setCutoffDistance(CUTOFF)
-    if form in (LENNARD_JONES, MORSE):
+    if form in (LENNARD_JONES, MORSE) and settings[0] < CUTOFF:
         force.setUseSwitchingFunction(True)
-        force.setSwitchingDistance(SETTINGS[form][0])
-    for parameters in arguments[5].tolist():
-        force.addParticle(parameters)
-    assert_as_openmm(force, arguments)
-
-
-def test_there_is_no_switch_where_it_begins_at_the_cut_off():
-    arguments = scene(LENNARD_JONES, BOXES["cube"])
-    arguments[8] = [CUTOFF]
-    force = openmm.CustomNonbondedForce(EXPRESSIONS[LENNARD_JONES])
-    for name in "abc":
-        force.addPerParticleParameter(name)
-    force.setNonbondedMethod(openmm.CustomNonbondedForce.CutoffPeriodic)
-    force.setCutoffDistance(CUTOFF)
+        force.setSwitchingDistance(settings[0])
     for parameters in arguments[5].tolist():
         force.addParticle(parameters)
     assert_as_openmm(force, arguments)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from openmm_density.kernels import compilation
-from openmm_density.kernels.planarity import Planes, deviations, pack_planes, planarity, reference
+from openmm_density.kernels.planarity import deviations, pack_planes, planarity, reference
 
 SIZES = range(4, 13)
 SIGMA = 0.02
@@ -114,33 +114,6 @@ def test_gradient_is_the_derivative_of_the_energy(size, per_atom):
     assert largest(expected) > 0.1
     assert largest(gradient - expected) < 1e-6 * largest(expected)
     assert largest(planarity(positions, *planes)[1] - expected) < 1e-3 * largest(expected)
-
-
-def test_normal_held_fixed_is_wrong_for_a_plane_fitted_without_the_weights():
-    """What the weighted fit cures: the published gradient, with a sigma per atom, is not the energy's."""
-    positions = groups(1, 6, shape=(1.5, 1.5, 0.2), centre=0.0)[0]
-    sigma = torch.tensor([0.02, 0.2, 0.05, 0.1, 0.02, 0.3], dtype=torch.float64)
-
-    def unweighted(x):
-        centred = x - x.mean(0)
-        normal = torch.linalg.eigh(centred.T @ centred)[1][:, 0]
-        return centred @ normal, normal
-
-    def energy(x):
-        return 0.5 * (unweighted(x)[0] / sigma).square().sum()
-
-    distance, normal = unweighted(positions)
-    slope = distance / sigma**2
-    published = (slope - slope.mean())[:, None] * normal
-    exact = central_differences(positions, energy)
-    assert largest(published - exact) > 0.1 * largest(exact)
-    assert torch.linalg.cross(positions, published).sum(0).norm() > 0.1 * published.norm()
-
-    planes = packed(1, 6, sigma[None].numpy())
-    weighted = reference.planarity(positions, *planes)[1]
-    exact = central_differences(positions, lambda x: reference.planarity(x, *planes)[0])
-    assert largest(weighted - exact) < 1e-6 * largest(exact)
-    assert torch.linalg.cross(positions, weighted).sum(0).norm() < 1e-9 * weighted.norm()
 
 
 def test_equal_sigmas_give_the_published_energy_and_gradient():
@@ -525,7 +498,3 @@ def test_the_operator_says_what_is_wrong(function, positions, change, message):
     with pytest.raises(ValueError, match=message) as caught:
         function(positions, *(change(planes) if change else planes))
     assert "planarity: " in str(caught.value).splitlines()[0]
-
-
-def test_planes_are_the_operators_arguments():
-    assert Planes._fields == ("members", "offsets", "inverse_sigmas", "atom_offsets", "atom_members")

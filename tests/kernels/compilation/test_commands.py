@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from openmm_density.kernels.compilation.commands import run_command, run_commands
+from openmm_density.kernels.compilation.commands import run_command
 
 from .compilers import compiler_script
 
@@ -55,28 +54,9 @@ def assert_ended(folder: Path, count: int) -> None:
         time.sleep(0.01)
 
 
-def test_commands_run_side_by_side_in_their_order(tmp_path):
-    commands = [["sh", "-c", f"echo {n}; echo $TMPDIR >&2; exit {n}"] for n in range(3)]
-    done = run_commands(commands, tmp_path, 60.0)
-    assert [(each.args, each.returncode, each.stdout) for each in done] == [
-        (command, n, f"{n}\n{tmp_path}\n") for n, command in enumerate(commands)
-    ]
-    assert run_commands([], tmp_path, 60.0) == []
-
-
 def test_one_that_takes_too_long_is_killed_with_what_it_started(tmp_path):
     with pytest.raises(subprocess.TimeoutExpired):
         run_command(["sh", "-c", hanging(tmp_path, "slow")], tmp_path, 0.5)
-    assert_ended(tmp_path, 2)
-
-
-def test_where_one_cannot_run_the_others_are_killed(tmp_path, monkeypatch):
-    # As on a machine with several processors.
-    processors = threading.BoundedSemaphore(2)
-    monkeypatch.setattr("openmm_density.kernels.compilation.commands._running.processors", processors)
-    waits = f"while [ ! -e {tmp_path}/slow.inner ]; do sleep 0.01; done; exec sleep 120"
-    with pytest.raises(subprocess.TimeoutExpired):
-        run_commands([["sh", "-c", waits], ["sh", "-c", hanging(tmp_path, "slow")]], tmp_path, 0.5)
     assert_ended(tmp_path, 2)
 
 
