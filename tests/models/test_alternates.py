@@ -7,15 +7,12 @@ from pathlib import Path
 import gemmi
 import numpy as np
 import openmm
-import pytest
 from scipy.spatial.transform import Rotation
 
-from openmm_density.base.errors import InputError
 from openmm_density.fitting.placement import Placement
-from openmm_density.models import Model, prepare, read_model
+from openmm_density.models import prepare, read_model
 from openmm_density.models.alternates import motions_with_residues, moved_with_residues
 from openmm_density.models.structure_files import (
-    pdb_limit,
     prepared_header,
     write_cif,
     write_model_cif,
@@ -37,11 +34,6 @@ def _turned(seed: int) -> tuple[np.ndarray, np.ndarray]:
     return Rotation.random(random_state=seed).as_matrix(), np.array([3.0, -2.0, 5.0])
 
 
-def _place(model: Model, name: str) -> np.ndarray:
-    index = next(k for k, record in enumerate(model.records) if record.name == name)
-    return model.positions[index]
-
-
 def test_both_conformers_are_written_in_the_order_of_the_file(small_data: Path, tmp_path: Path) -> None:
     model = read_model(small_data / OPSIN)
     assert len(model.alternates) == 23 and len(model.alternates.conformers()) == 2
@@ -54,27 +46,6 @@ def test_both_conformers_are_written_in_the_order_of_the_file(small_data: Path, 
     again = read_model(tmp_path / "out.pdb")
     assert [record.altloc for record in again.records] == [record.altloc for record in model.records]
     np.testing.assert_array_equal(again.alternates.positions, model.alternates.positions)
-
-
-def test_mmcif_holds_both_conformers(small_data: Path, tmp_path: Path) -> None:
-    model = read_model(small_data / OPSIN)
-    write_model_cif(tmp_path / "out.cif", model, model.positions + 1.5)
-    oracle = gemmi.read_structure(str(small_data / OPSIN))[0]
-    found = gemmi.read_structure(str(tmp_path / "out.cif"))[0]
-    for number in (64, 161):
-        for altloc in "AB":
-            expected, there = (
-                {
-                    atom.name: (atom.occ, atom.pos.tolist())
-                    for atom in structure["A"][str(number)][0]
-                    if atom.altloc == altloc
-                }
-                for structure in (oracle, found)
-            )
-            assert there.keys() == expected.keys()
-            for name, (occupancy, place) in expected.items():
-                assert there[name][0] == occupancy == 0.5
-                np.testing.assert_allclose(there[name][1], np.array(place) + 1.5, atol=1e-3)
 
 
 def test_conformers_move_with_a_rigid_model_exactly(small_data: Path) -> None:
@@ -301,13 +272,3 @@ def test_the_simulated_atoms_keep_label_and_occupancy(tmp_path: Path) -> None:
     # Hydrogens that were built are of the conformer of the atom that they are on.
     names = {"CE", "NZ", "HE2", "HE3", "HZ1", "HZ2", "HZ3"}
     assert labelled == {(number, name, "A", 0.6) for name in names}
-
-
-def test_a_conformer_whose_place_is_no_number_is_refused(tmp_path: Path) -> None:
-    path = write_with_alternates(tmp_path / "lysine.pdb")
-    model = read_model(path)
-    assert pdb_limit(model, model.positions) is None
-    line = next(line for line in _atom_lines(path) if line[12:17] == " NZ B")
-    path.write_text(path.read_text().replace(line, f"{line[:30]}     nan{line[38:]}"))
-    with pytest.raises(InputError, match="not a number"):
-        read_model(path)

@@ -1,6 +1,5 @@
 """The choice of force field and solvent."""
 
-import inspect
 import io
 from pathlib import Path
 
@@ -121,22 +120,3 @@ def test_a_planted_file_does_not_stand_in_for_one_of_openmms(tmp_path, monkeypat
     with pytest.raises(InputError, match=r"working folder.*\./amber14-all\.xml"):
         force_field_files("amber14-all.xml")
     assert force_field_files("./amber14-all.xml") == (tmp_path / "amber14-all.xml",)
-
-
-@pytest.mark.skipif(
-    "templateForResidue[res] =" in inspect.getsource(app.forcefield._applyPatchesToMatchResidues),
-    reason="this OpenMM looks templates up by residue itself",
-)
-def test_patched_termini_with_an_openmm_that_looks_templates_up_by_residue(parts, monkeypatch):
-    """OpenMM 8.5 does."""
-    given = app.forcefield._applyPatchesToMatchResidues
-
-    def by_residue(forcefield, data, residues, found, *options):
-        by_place = [found[residue] for residue in residues[0].chain.topology.residues()]
-        left = given(forcefield, data, residues, by_place, *options)
-        found |= {residue: by_place[residue.index] for residue in residues}
-        return left
-
-    expected = openmm.XmlSerializer.serialize(prepare(parts[0], "charmm36").system())
-    monkeypatch.setattr(app.forcefield, "_applyPatchesToMatchResidues", by_residue)
-    assert openmm.XmlSerializer.serialize(prepare(parts[0], "charmm36").system()) == expected

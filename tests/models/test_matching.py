@@ -71,21 +71,7 @@ def names_of(topology, indices):
     ids=["kinase", "kinesin", "haemoglobin"],
 )
 def test_real_pairs(small_data, model, reference, n_pairs, expected):
-    check_pair(small_data / model, small_data / reference, n_pairs, expected)
-
-
-def test_whole_real_pairs(data_dir):
-    for model, reference, n_pairs, expected in (
-        ("pair_adk/1ake_s.pdb", "pair_adk/4ake_t.pdb", 214, 8.02),
-        ("emd5925_frag/5925_original_1.pdb", "emd5925_frag/5925_native.pdb", 97, 3.56),
-        ("emd6374_frag/6374_original_1.pdb", "emd6374_frag/6374_native.pdb", 292, 1.68),
-        ("emd3488_5ni1/5me2.pdb", "emd3488_5ni1/5ni1_updated.cif", 566, 0.74),
-    ):
-        check_pair(data_dir / model, data_dir / reference, n_pairs, expected)
-
-
-def check_pair(model, reference, n_pairs, expected):
-    first, second = read_model(model), read_model(reference)
+    first, second = read_model(small_data / model), read_model(small_data / reference)
     pairs = match_alpha_carbons(first.topology, second.topology)
     assert len(pairs[0]) == len(pairs[1]) == n_pairs
     assert ca_rmsd(first.positions, second.positions, pairs) == pytest.approx(expected, abs=0.01)
@@ -100,15 +86,6 @@ def test_same_chains_agree_with_gemmi(small_data):
     pairs = match_alpha_carbons(models[0].topology, models[1].topology)
     assert len(pairs[0]) == len(common)
     assert ca_rmsd(models[0].positions, models[1].positions, pairs) == pytest.approx(oracle, abs=1e-3)
-
-
-def test_other_chain_ids_are_paired_by_number(small_data, kinesin_path):
-    first = read_model(kinesin_path)
-    second = read_model(small_data / "emd6187_kinesin" / "chain_K_box_complete.pdb")
-    pairs = match_alpha_carbons(first.topology, second.topology)
-    assert ca_rmsd(first.positions, second.positions, pairs) == pytest.approx(1.79, abs=0.02)
-    numbers = [[number for _, number, _ in names_of(m.topology, p)] for m, p in zip((first, second), pairs)]
-    assert numbers[0] == numbers[1]
 
 
 def test_other_numbering_is_paired_by_sequence(kinesin_path):

@@ -12,7 +12,6 @@ from scipy.spatial.transform import Rotation
 
 from openmm_density.fitting.placement import Placement
 from openmm_density.models import prepare, read_model
-from openmm_density.models.metadata import CATEGORIES, STALE_REMARKS
 from openmm_density.models.structure_files import (
     header_of,
     prepared_header,
@@ -26,22 +25,6 @@ from ..small_models import hetatm, written
 
 OPSIN = "xraymap_3pqr_R32/3pqr.pdb"
 HAEMOGLOBIN = "emd3488_5ni1/5ni1_updated.cif"
-KEPT = (
-    *(
-        "HEADER",
-        "TITLE",
-        "COMPND",
-        "SOURCE",
-        "KEYWDS",
-        "EXPDTA",
-        "AUTHOR",
-        "REVDAT",
-        "JRNL",
-        "DBREF",
-        "SEQADV",
-    ),
-    *("SEQRES", "MODRES", "HET", "HETNAM", "HETSYN", "FORMUL", "HELIX", "SHEET", "SSBOND", "LINK", "CRYST1"),
-)
 
 
 def _records(path: Path) -> dict[str, list[str]]:
@@ -49,35 +32,6 @@ def _records(path: Path) -> dict[str, list[str]]:
     for line in path.read_text().splitlines():
         found.setdefault(line[:6].strip(), []).append(line.rstrip())
     return found
-
-
-def _remarks(lines: list[str]) -> list[str]:
-    return [line for line in lines if int(line[6:10]) not in STALE_REMARKS]
-
-
-def test_a_pdb_header_comes_back(small_data: Path, tmp_path: Path) -> None:
-    model = read_model(small_data / OPSIN)
-    write_pdb(tmp_path / "out.pdb", model, model.positions)
-    before, after = _records(small_data / OPSIN), _records(tmp_path / "out.pdb")
-    for name in KEPT:
-        # What is said of chains that are not in the file as well.
-        assert after[name] == before[name] and before[name], name
-    assert after["REMARK"] == _remarks(before["REMARK"])
-    assert any("RESOLUTION.    2.85 ANGSTROMS" in line for line in after["REMARK"])
-    assert not any(line.startswith("REMARK   3") for line in after["REMARK"])
-    assert [name for name in after if name in KEPT] == [name for name in before if name in KEPT]
-    # Bonds by serial numbers that are new.
-    names = {int(line[6:11]): line[12:27] for name in ("ATOM", "HETATM") for line in before[name]}
-    again = {int(line[6:11]): line[12:27] for name in ("ATOM", "HETATM") for line in after[name]}
-
-    def pairs(lines: list[str], atoms: dict[int, str]) -> list[tuple[str, str]]:
-        numbers = [[int(line[k : k + 5]) for k in range(6, len(line), 5)] for line in lines]
-        return sorted(
-            (atoms[row[0]], atoms[k]) for row in numbers for k in row[1:] if {row[0], k} <= atoms.keys()
-        )
-
-    bonds = pairs(after.get("CONECT", []), again)
-    assert bonds == pairs(before.get("CONECT", []), names)
 
 
 def test_mmcif_and_pdb_carry_what_the_other_told(small_data: Path, tmp_path: Path) -> None:
@@ -132,28 +86,6 @@ def test_characters_that_pdb_has_not_are_kept_in_mmcif(small_data: Path, tmp_pat
     assert gemmi.read_structure(str(tmp_path / "out.cif")).info["_struct.title"] == title
 
 
-def test_how_the_data_were_measured_and_published_is_kept(small_data: Path, tmp_path: Path) -> None:
-    told = """
-_citation.id primary
-_citation.title 'Cryo-EM structure of haemoglobin at 3.2 angstrom'
-_em_imaging.id 1
-_em_imaging.accelerating_voltage 300
-loop_
-_citation_author.citation_id
-_citation_author.name
-primary 'Khoshouei, M.'
-primary 'Danev, R.'
-"""
-    (tmp_path / "in.cif").write_text((small_data / HAEMOGLOBIN).read_text() + told)
-    model = read_model(tmp_path / "in.cif")
-    write_model_cif(tmp_path / "out.cif", model, model.positions)
-    before, after = (gemmi.cif.read(str(tmp_path / name)).sole_block() for name in ("in.cif", "out.cif"))
-    kept = [name for name in CATEGORIES if name in before.get_mmcif_category_names()]
-    assert {"_citation.", "_citation_author.", "_em_imaging.", "_em_3d_reconstruction."} <= set(kept)
-    for name in kept:
-        assert after.get_mmcif_category(name) == before.get_mmcif_category(name)
-
-
 def test_links_of_a_conformer_that_is_not_fitted_are_kept_with_it(small_data: Path, tmp_path: Path) -> None:
     lines = (small_data / OPSIN).read_text().splitlines()
     # As if lysine 296 had two places, and retinal with it.
@@ -187,15 +119,6 @@ def test_links_of_a_conformer_that_is_not_fitted_are_kept_with_it(small_data: Pa
     write_cif(tmp_path / "all.cif", model.topology, model.positions, header=header)
     links = gemmi.read_structure(str(tmp_path / "all.cif")).connections
     assert sum("NZ" in (link.partner1.atom_name, link.partner2.atom_name) for link in links) == 1
-
-
-def test_refinement_statistics_stay_with_the_model_that_was_refined(small_data: Path, tmp_path: Path) -> None:
-    model = read_model(small_data / HAEMOGLOBIN)
-    write_model_cif(tmp_path / "out.cif", model, model.positions)
-    block = gemmi.cif.read(str(tmp_path / "out.cif")).sole_block()
-    assert float(block.find_value("_refine.ls_d_res_high")) == pytest.approx(3.2)
-    for name in ("ls_R_factor_R_free", "ls_R_factor_R_work", "B_iso_mean"):
-        assert block.find_value(f"_refine.{name}") in (None, "?", ".")
 
 
 def test_a_resolution_that_only_the_refinement_told_is_kept(small_data: Path, tmp_path: Path) -> None:

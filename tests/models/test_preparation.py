@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import gc
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from openmm_density.base.errors import InputError
 from openmm_density.models import Prepared, prepare
 from openmm_density.models.chemistry.elements import is_hydrogen
 from openmm_density.models.chemistry.ideal_geometry import angles_at
-from openmm_density.models.preparation import steps
 from openmm_density.models.structure_files import write_cif, write_pdb
 from openmm_density.models.structures import Model, read_model
 from openmm_density.validation.geometry import geometry_report
@@ -66,27 +64,6 @@ def test_prepared_keeps_every_input_atom_and_minimises(small_data: Path, name: s
         assert twin.residue.id == atom.residue.id and twin.residue.name == atom.residue.name
     _, energy = minimised(prepared)
     assert np.isfinite(energy) and energy < 1e6
-
-
-def test_preparation_does_not_wait_for_the_garbage_collector(small_data: Path) -> None:
-    """Which took most of its time: all that is made stays."""
-    model = read_model(small_data / FRAGMENT)
-    collected: list[str] = []
-
-    def note(phase: str, _: dict[str, int]) -> None:
-        collected.append(phase)
-
-    gc.callbacks.append(note)
-    before = gc.get_threshold()
-    gc.set_threshold(700, 10, 10)
-    try:
-        prepare(model).system()
-    finally:
-        gc.set_threshold(*before)
-        gc.callbacks.remove(note)
-    # Once after each of the two.
-    assert len(collected) < 10
-    assert gc.isenabled()
 
 
 def test_report_names_what_was_done(small_data: Path) -> None:
@@ -423,12 +400,6 @@ def test_phosphates_are_built_where_they_were(
     assert [len(names) for names in prepared.report.added_heavy_atoms.values()] == [len(lost)] * 4
 
 
-def test_preparing_twice_gives_the_same_bits(small_data: Path) -> None:
-    model = read_model(small_data / FRAGMENT)
-    first, second = prepare(model), prepare(model)
-    np.testing.assert_array_equal(first.positions, second.positions)
-
-
 def test_hydrogen_mass_and_cutoff_reach_the_system(small_data: Path, tmp_path: Path) -> None:
     prepared = prepare(read_model(written(tmp_path / "m.pdb", fragment_lines(small_data))))
     system = prepared.system(nonbonded_cutoff=9 * unit.angstrom, hydrogen_mass=3.0, constraints=None)
@@ -468,21 +439,6 @@ def test_positions_that_are_no_numbers_are_named_and_nothing_is_built(
     model = read_model(written(tmp_path / "m.pdb", fragment_lines(small_data)))
     model.positions[3, 1] = np.nan
     with pytest.raises(InputError, match=r"m\.pdb: positions of A [A-Z]{3} 1 \w+ are not numbers: correct"):
-        prepare(model)
-
-
-def test_atoms_for_which_no_place_is_found_are_named(
-    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = read_model(written(tmp_path / "m.pdb", fragment_lines(small_data)))
-    build = steps.add_hydrogens
-
-    def astray(residues, *arguments):  # as platforms do that do not look for what is no number
-        build(residues, *arguments)
-        residues[1].find("HA").position[:] = np.nan
-
-    monkeypatch.setattr(steps, "add_hydrogens", astray)
-    with pytest.raises(InputError, match=r"m\.pdb: no place is found for A [A-Z]{3} 2 HA, which the model"):
         prepare(model)
 
 

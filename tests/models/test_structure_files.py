@@ -148,11 +148,6 @@ def test_links_that_the_input_does_not_name_are_written(small_data: Path, tmp_pa
     check_links(read_model(_file(tmp_path / "in.pdb", text.replace(first + "\n", ""))), tmp_path, 4)
 
 
-def test_links_of_a_whole_crystal(data_dir: Path, tmp_path: Path) -> None:
-    # Three named disulphides, and a bond that is not named.
-    check_links(read_model(data_dir / "xraymap_P41212_bigendian/ref.pdb"), tmp_path, 4)
-
-
 def check_links(model: Model, tmp_path: Path, count: int) -> None:
     moved = model.positions + np.random.default_rng(0).normal(scale=0.03, size=model.positions.shape)
     write_pdb(tmp_path / "out.pdb", model, moved)

@@ -11,23 +11,11 @@ from openmm_density.models.chemistry.base_pairs import find_base_pairs
 from openmm_density.models.chemistry.residues import residue_label
 
 # The pairs of 4P5J that barnaba 0.1.9 and RNApolis 0.16 agree on; those with a single hydrogen bond between N and O left out.
-WATSON_CRICK = (
-    *((2, 74), (3, 18), (4, 17), (5, 16), (6, 15), (7, 14), (10, 49), (19, 39), (20, 38), (21, 37), (22, 36)),
-    *(
-        (24, 34),
-        (25, 33),
-        (43, 57),
-        (44, 56),
-        (45, 55),
-        (46, 54),
-        (58, 72),
-        (59, 71),
-        (60, 70),
-        (64, 81),
-        (65, 80),
-    ),
-    *((66, 79), (67, 78), (68, 77), (69, 76), (23, 35)),
-)
+WATSON_CRICK = [
+    (2, 74), (3, 18), (4, 17), (5, 16), (6, 15), (7, 14), (10, 49), (19, 39), (20, 38), (21, 37), (22, 36), (24, 34), (25, 33),
+    (43, 57), (44, 56), (45, 55), (46, 54), (58, 72), (59, 71), (60, 70), (64, 81), (65, 80), (66, 79), (67, 78), (68, 77),
+    (69, 76), (23, 35),
+]  # fmt: skip
 OTHERS = {(8, 52): "tWW", (47, 51): "tWH", (63, 83): "tWW", (71, 75): "cSS"}
 
 

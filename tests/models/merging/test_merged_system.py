@@ -216,14 +216,3 @@ def test_displacements_keep_models_apart_and_near_zero():
             displacements_apart(wrong, 1.0)
     with pytest.raises(InputError, match="positive"):
         displacements_apart(models, 0.0)
-
-
-def test_a_system_that_no_topology_belongs_to():
-    system = openmm.System()
-    bond = openmm.HarmonicBondForce()
-    for _ in range(2):
-        system.addParticle(12.0)
-    bond.addBond(0, 1, 0.15 * unit.nanometer, 1000.0)
-    system.addForce(bond)
-    positions = [np.array([[0, 0, 0], [0.2, 0, 0]], dtype=float) + n for n in range(4)]
-    assert_merged_is_the_sum([system] * 4, positions)
