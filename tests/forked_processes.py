@@ -36,7 +36,7 @@ _PRELOADED = (
         "openmm_density.fitting.worker_process",
     ),
     *(
-        "openmm_density.fitting.rebuilding.trial_workers",
+        "openmm_density.extensions.rebuilding.trial_workers",
         "openmm_density.extensions.series.direction_process",
     ),
     *("openmm_density.extensions.doctor.force_probe", "openmm_density.validation"),

@@ -36,7 +36,7 @@ class _Generator(torch.Generator):
 
 def _shifted(seeded: Callable[..., Any]) -> Callable[..., Any]:
     def call(seed: Any = None, *given: Any) -> Any:
-        if sys._getframe(1).f_globals["__name__"].startswith("openmm_density.fitting.rebuilding"):
+        if sys._getframe(1).f_globals["__name__"].startswith("openmm_density.extensions.rebuilding"):
             pass  # as in the processes of `TrialWorkers`
         elif isinstance(seed, (int, np.integer)):
             seed = int(seed) + SEED

@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 
 from openmm_density import DensityFit, DensityMap
-from openmm_density.fitting.rebuilding.bonded_terms import BondedTerms
-from openmm_density.fitting.rebuilding.density_model import DensityModel
-from openmm_density.fitting.rebuilding.local_system import LocalSystem
-from openmm_density.fitting.rebuilding.molecule import Molecule
-from openmm_density.fitting.rebuilding.stretch_trial import ANNEALING, ANNEALING_STEPS
+from openmm_density.extensions.rebuilding.bonded_terms import BondedTerms
+from openmm_density.extensions.rebuilding.density_model import DensityModel
+from openmm_density.extensions.rebuilding.local_system import LocalSystem
+from openmm_density.extensions.rebuilding.molecule import Molecule
+from openmm_density.extensions.rebuilding.stretch_trial import ANNEALING, ANNEALING_STEPS
 from openmm_density.models import prepare, read_model
 
 MODEL = Path(__file__).resolve().parents[1] / "data" / "adk_closed.pdb"

@@ -18,9 +18,9 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from openmm_density import DensityMap
-from openmm_density.fitting.rebuilding.evidence_search import proposed_shifts
-from openmm_density.fitting.rebuilding.register_search import FLANK, RegisterSearch, Stretch
-from openmm_density.fitting.rebuilding.side_chain_evidence import (
+from openmm_density.extensions.rebuilding.evidence_search import proposed_shifts
+from openmm_density.extensions.rebuilding.register_search import FLANK, RegisterSearch, Stretch
+from openmm_density.extensions.rebuilding.side_chain_evidence import (
     AMINO_ACIDS,
     POINTS,
     SideChainEvidence,

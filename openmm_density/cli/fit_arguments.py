@@ -178,12 +178,6 @@ def _add_protocol(parser: argparse._ArgumentGroup) -> None:
         help="apply the density force every N-th step, N times as strongly: 1, 2 or 4 (1)",
     )
     parser.add_argument(
-        "--search",
-        choices=("off", "auto", "full"),
-        help="searches for rotamers, flipped peptides and registers: none, at most about as long as the rest of the fit takes, "
-        "or without a limit (that of the protocol, auto)",
-    )
-    parser.add_argument(
         "--restrain",
         metavar="LIST",
         help=f"what is restrained to the start, in place of the protocol's {','.join(DEFAULT_STAGE_RESTRAINTS)},ss and, at the "

@@ -112,7 +112,6 @@ class Course:
     final_strength: float | str | None
     temperature: float | None
     density_interval: int | None
-    search: str | None
     restrain: str | None
     restrain_to: str | None
     planarity: float | str | None
@@ -125,7 +124,7 @@ class Course:
 
     def changes_of(self, protocol: Protocol) -> Protocol:
         """Return a protocol with all changes."""
-        names = ("strength", "final_strength", "density_interval", "search")
+        names = ("strength", "final_strength", "density_interval")
         given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         if self.strength not in (None, "auto"):  # a number that is asked for is kept to the end
             given = {"final_strength": None, **given}

@@ -42,9 +42,8 @@ def print_outcome(summary: dict[str, Any], folder: Path) -> None:
 
 
 def _print_changes(console: Console, summary: dict[str, Any]) -> None:
-    """Print what the fit changed of the chemistry, where it fits worst, and what was rebuilt."""
+    """Print what the fit changed of the chemistry, and where it fits worst."""
     from ..fitting.output.agreement import MOST_MARKED
-    from ..fitting.rebuilding.changes import rebuilt_in_words
 
     simulated = summary.get("simulated")
     made = simulated or summary
@@ -53,9 +52,6 @@ def _print_changes(console: Console, summary: dict[str, Any]) -> None:
         f"{each['residue']} ({each['correlation']:.2f})" for each in summary["worst_residues"][:MOST_MARKED]
     )
     console.print(f"lowest correlations{'' if simulated is None else ' before'}: {', '.join(worst)}")
-    rebuilt = rebuilt_in_words(summary["rebuilding"])
-    if rebuilt is not None:
-        console.print(f"rebuilt{'' if simulated is None else ' in after.*'}: {rebuilt}")
     violated = {name: len(each) for name, each in made["restraints_violated"].items() if each}
     if violated:
         console.print(f"restraints violated: {', '.join(f'{name} {n}' for name, n in violated.items())}")

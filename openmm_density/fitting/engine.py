@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import weakref
+from typing import NamedTuple
 
 import numpy as np
 import openmm
 from openmm import app
 
+from ..base.stopwatch import Stopwatch
 from .dynamics import Dynamics, copy_course
+from .fit_map import FitMap
 from .fit_systems import LARGE, FitSystems
 from .ligand_watch import LigandWatch
 from .minimization import Minimizer
@@ -41,6 +44,16 @@ def _trace(topology: app.Topology) -> np.ndarray:
     """Return the atoms that trace the backbones of proteins and nucleic acids; all atoms where there are none."""
     backbone = [atom.index for atom in topology.atoms() if atom.name in ("CA", "P")]
     return np.array(backbone or range(topology.getNumAtoms()))
+
+
+class FitParts(NamedTuple):
+    """The parts of one fit."""
+
+    engine: Engine
+    protocol: Protocol
+    options: RunOptions
+    fit_map: FitMap
+    stopwatch: Stopwatch
 
 
 class KeptContexts:

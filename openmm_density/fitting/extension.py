@@ -9,6 +9,9 @@ called with objects of the core, and returns plain data, which the core puts in 
 ``files``          what it writes into the folder of a fit, so that no other fit overwrites it unasked
 ``protocol``       the protocol as the options ask for it; what cannot be is refused here, before slow imports
 ``forces``         what it adds to the Systems of the fit
+``in_fit``         what acts in one fit, from here to ``at_end``: the extension, or an object of the same hook that keeps what it
+                   needs for this fit
+``running``        what goes on while stages run; ``rebuilds_before`` tells of which the display says that they take longer
 ``driver``         what steps a stage in place of the dynamics of one model; ``drives`` names the keys of such stages
 ``before_stage``   called when a stage begins and
 ``after_stage``    when it ends: what it notes by its name in ``RunState.found`` is saved, rolled back and resumed with the state
@@ -16,7 +19,8 @@ called with objects of the core, and returns plain data, which the core puts in 
 ``after``          called when the fit has come to its end: what it finds is kept by its name in ``FitResult.found``, which begins
                    as what was noted in the state
 ``write``          its files
-``told``           its figures of ``summary.json`` with their units, columns of the residues, notes and doubts
+``residues``       its columns of the residues of ``summary.json``, which pictures show as well
+``told``           its figures of ``summary.json`` with their units, notes and doubts
 ``complete``       called with the whole summary, which it may add to, before that is written: files that are made of it
 ``sections``       its sections of ``report.html``, from ``summary.json`` alone: ``report`` makes them again
 ``blocks``         the same of the section "Can I trust it?"
@@ -32,6 +36,7 @@ What a command does by one function of an extension, it finds by an entry point 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,18 +47,17 @@ if TYPE_CHECKING:
     from ..models.preparation import Prepared
     from ..report.blocks import Block, Section
     from .checkpoints import RunFolder
-    from .engine import Engine
+    from .engine import FitParts
     from .fit_result import FitResult, Progress
     from .fit_run import Ending
     from .flexible_fit import FlexibleFit
     from .interrupts import Stop
-    from .options import RunOptions
     from .output.agreement import ModelAgreement
     from .output.doubt import Doubt
     from .protocols import Protocol
     from .run_state import RunState
     from .stage_context import StageContext
-    from .stage_run import StageDriver
+    from .stage_run import StageDriver, Watch
 
 
 @dataclass(frozen=True)
@@ -97,8 +101,6 @@ class Told:
     ----------
     figures : mapping
         Put into ``summary.json``: plain numbers, strings, lists and dicts by their names, also where there are none (None).
-    residues : mapping of str to sequence
-        Columns of the summary's residues, those of the input: by their names, a value of each.
     notes : sequence of str
         Sentences on what was done.
     untrue : sequence of str
@@ -109,7 +111,6 @@ class Told:
     """
 
     figures: Mapping[str, Any] = field(default_factory=dict)
-    residues: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     notes: Sequence[str] = ()
     untrue: Sequence[str] = ()
     doubts: Sequence[Doubt] = ()
@@ -138,22 +139,28 @@ class FitExtension:
         """Return forces, on all particles of the prepared model, that act beside force field and restraints."""
         return ()
 
+    def in_fit(self, parts: FitParts) -> FitExtension:
+        """Return what acts in a fit."""
+        return self
+
+    def running(self, first_stage: int) -> AbstractContextManager[None]:
+        """Return what goes on while the stages run, from one on; by numbers from 0."""
+        return nullcontext()
+
+    def rebuilds_before(self, number: int) -> bool:
+        """Whether what it does before a stage, by its number from 0, takes as long as a stage."""
+        return False
+
     def driver(
-        self,
-        engine: Engine,
-        protocol: Protocol,
-        options: RunOptions,
-        running: StageContext,
-        state: RunState,
-        careful: bool,
+        self, parts: FitParts, running: StageContext, state: RunState, careful: bool
     ) -> StageDriver | None:
         """Return what steps a stage from a state on, careful after it blew up; None where the dynamics of one model do."""
         return None
 
     def before_stage(
-        self, running: StageContext, state: RunState, asked: Mapping[str, Any], stop: Stop
+        self, running: StageContext, state: RunState, asked: Mapping[str, Any], watch: Watch
     ) -> None:
-        """Do what comes before the first step of a stage, behind its searches, in the Context of the stage."""
+        """Do what comes before the first step of a stage in its Context; `watch` is told of it, and says whether to stop."""
 
     def after_stage(
         self, running: StageContext, state: RunState, asked: Mapping[str, Any], stop: Stop
@@ -172,6 +179,10 @@ class FitExtension:
 
     def write(self, folder: Path, fit: FlexibleFit, result: FitResult) -> None:
         """Write `files` into the folder of a fit, and remove those of an earlier fit that there are none of now."""
+
+    def residues(self, result: FitResult) -> Mapping[str, Sequence[Any]]:
+        """Return columns of the summary's residues, those of the input: by their names, a value of each."""
+        return {}
 
     def told(self, fit: FlexibleFit, result: FitResult) -> Told:
         """Return what is said of the fit."""

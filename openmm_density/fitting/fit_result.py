@@ -79,10 +79,6 @@ class FitResult:
         Of each stage that was started: its name, the steps done, its resolution, the strength and whether it converged.
     blow_ups : list of str
         A sentence on each time that the simulation became unstable and was rolled back.
-    rebuilding : list of dict
-        Of each search before a stage: ``stage``, ``step``, what `Changes.as_dict` returns, ``undone`` (whether the model was put
-        back, as it did not bear it), ``left_out`` (what the stage asked for and there was no time for), ``work`` (estimated, in
-        steps of the whole model) and ``wall_seconds``.
     interrupted : bool
         Whether the fit was stopped before its end.
     steps : int
@@ -131,7 +127,6 @@ class FitResult:
     rows: list[Row]
     stages: list[dict[str, Any]]
     blow_ups: list[str]
-    rebuilding: list[dict[str, Any]]
     interrupted: bool
     steps: int
     strength: float

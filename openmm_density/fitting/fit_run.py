@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from functools import cached_property
 from hashlib import sha256
@@ -22,7 +22,7 @@ from ..models.preparation import Prepared
 from ..models.structure_files import Header, prepared_header
 from ..validation.geometry import GeometryReport
 from .checkpoints import RunFolder
-from .engine import Engine
+from .engine import Engine, FitParts
 from .final_trials import FinalTrials
 from .fit_map import FitMap
 from .fit_result import FitResult, Progress, Row
@@ -38,7 +38,6 @@ from .options import RunOptions
 from .platforms import make_context
 from .protocols import Protocol
 from .run_state import RunState
-from .searches import Searches
 from .stability import Unstable
 from .stage_context import StageContext, array_in
 from .stage_run import StageRun, Watch
@@ -77,11 +76,10 @@ class FitRun:
         beside: HelperProcesses,
     ) -> None:
         self.engine = Engine(systems, protocol, options)
-        self.searches = Searches(self.engine, protocol, fit_map, options.threads)
+        parts = FitParts(self.engine, protocol, options, fit_map, stopwatch)
+        self.extensions = [extension.in_fit(parts) for extension in extensions()]
         self._trials = FinalTrials(self.engine, protocol, solute.topology)
-        self.stages = StageRun(
-            self.engine, protocol, self.searches, measurements, self._trials, options, stopwatch
-        )
+        self.stages = StageRun(parts, self.extensions, measurements, self._trials)
         self._protocol, self._measurements, self._stopwatch = protocol, measurements, stopwatch
         self._fit_map = fit_map
         self._prepared, self._solute = systems.prepared, solute
@@ -101,13 +99,14 @@ class FitRun:
             self._stopwatch.part("dynamics"),
             holding,
             StopRequest(on_interrupt, on_end) as stop,
-            self.searches.workers,
+            ExitStack() as running,
             warnings.catch_warnings(),
         ):
             warnings.simplefilter("ignore", DeveloperWarning)
             watch = Watch(progress or (lambda *_: None), stop, self._protocol.steps)
             state = self._first_state(folder, watch)
-            self.searches.expect(state.stage)
+            for extension in self.extensions:
+                running.enter_context(extension.running(state.stage))
             while state.stage < len(self._protocol.stages) and not stop.requested:
                 try:
                     state = self.stages.segment(state, folder, watch)
@@ -202,7 +201,7 @@ class FitRun:
         of = self.engine, self._protocol, self._fit_map, self._solute
         ending = Ending(*of, running, state, stop, self._stopwatch)
         found: dict[str, Any] = {}
-        for extension in extensions():
+        for extension in self.extensions:
             found |= extension.at_end(ending)
         return found
 
@@ -242,7 +241,6 @@ class FitRun:
             rows=[*state.rows, last],
             stages=state.ended,
             blow_ups=state.blow_ups,
-            rebuilding=state.rebuilding,
             exchange=state.exchange,
             ligands=state.ligands,
             interrupted=interrupted,

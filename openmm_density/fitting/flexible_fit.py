@@ -107,8 +107,6 @@ class FlexibleFit:
         SMILES by residue name; by default those of the dictionaries.
     ligand_potentials : path or sequence of paths
         Files that `openmm-density distill` wrote, for "xtb". What is not among them is distilled once, and kept.
-    search : {"off", "auto", "full"}, optional
-        In place of the protocol's, see `Protocol`.
     restrain_to : Model, optional
         Another model of the same molecule, whose distances the restraint "distance" keeps in place of those of the start.
     reference : Model, optional
@@ -203,7 +201,6 @@ class FlexibleFit:
         solvent: str = "none",
         ligand_forcefield: str | None = None,
         ligands: Mapping[str, str] | None = None,
-        search: str | None = None,
         restrain_to: Model | None = None,
         reference: Model | None = None,
         free_map: DensityMap | None = None,
@@ -236,7 +233,7 @@ class FlexibleFit:
             self.beside = _loading_beside(run, fit_map, preparation)
             start, self.solute, self.prepared = self._start(model, fit_map, place, map_checks, run, prepare)
             self.planes = planes = holds.planes(start.model)
-            self.protocol = _adapted(protocol, fit_map, start, search, self.asked)
+            self.protocol = _adapted(protocol, fit_map, start, self.asked)
             run = run.for_protocol(self.protocol)
             systems = FitSystems(self.prepared, fit_map, self.protocol, start.cc, run, holds, density_options)
             self._measurements = measurements = Measurements(
@@ -306,7 +303,7 @@ class FlexibleFit:
 
     def rebuilds_before(self, number: int) -> bool:
         """Whether parts of the model are rebuilt before a stage of the protocol, by its number from 0."""
-        return self._run.searches.plan.before(number) is not None
+        return any(extension.rebuilds_before(number) for extension in self._run.extensions)
 
     @takes_units("positions")
     def geometry(self, positions: np.ndarray) -> GeometryReport:
@@ -438,7 +435,6 @@ def _adapted(
     protocol: Protocol | str,
     fit_map: FitMap,
     start: Examination,
-    search: str | None,
     asked: Mapping[str, Any],
 ) -> Protocol:
     """Return the protocol for a model that starts like this, checked against map and solvent."""
@@ -450,8 +446,6 @@ def _adapted(
         .from_start(start.cc)
         .finishing()
     )
-    if search is not None:
-        protocol = replace(protocol, search=search)
     if solvent == "water":
         protocol = protocol.in_water()
     check_pressures(protocol, solvent)

@@ -42,7 +42,6 @@ class RunState:
     plateau: Plateau = field(default_factory=Plateau)  # Of the stage in progress
     ended: list[dict[str, Any]] = field(default_factory=list)  # What became of the stages that are over
     blow_ups: list[str] = field(default_factory=list)  # A sentence on each
-    rebuilding: list[dict[str, Any]] = field(default_factory=list)  # What the searches before stages did
     # What became of the replicas of each stage that lets them exchange; of the stage in progress, so far
     exchange: list[dict[str, Any]] = field(default_factory=list)
     # What is known of ligands with a learned potential, see `openmm_density.fitting.ligand_watch.WatchedLigand`
@@ -74,7 +73,6 @@ class RunState:
             plateau=replace(self.plateau, similarities=[*self.plateau.similarities]),
             ended=[*self.ended],
             blow_ups=[*self.blow_ups],
-            rebuilding=[*self.rebuilding],
             exchange=[*self.exchange],
             ligands=[*self.ligands],
             rows=[*self.rows],

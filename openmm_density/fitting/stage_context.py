@@ -25,7 +25,7 @@ class StageContext:
 
     Whatever a field of `Stage` does to a Context is done or called from here: what belongs into the System (``resolution``,
     ``pressure``) and which restraints act by `FitSystems`, when it is made; strength (0 at first) and temperature by `apply`;
-    what follows the similarity (``adaptive``, ``until_converged``) by `follow`. Searches before a stage are made by `Searches`.
+    what follows the similarity (``adaptive``, ``until_converged``) by `follow`.
 
     `state` of which positions, velocities and box are taken. Attributes: `density` at the resolution of the stage, with
     Gaussians as wide as the map shows the model there.

@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from typing import Any
 from typing import Protocol as Shape
 
 import numpy as np
 
 from ..base.errors import SimulationError
-from ..base.stopwatch import Stopwatch
 from ..energies.calibration import STRENGTH_BOUNDS
 from .checkpoints import RunFolder, Trajectory, cut_trajectory
 from .convergence import Plateau
-from .engine import Engine
+from .engine import FitParts
 from .final_trials import FinalTrials
 from .fit_result import Progress, Row
-from .installed_extensions import extensions
 from .interrupts import StopRequest
 from .ligand_watch import LOOK_INTERVAL
 from .measurements import Measurements, PendingRow
-from .options import RunOptions
-from .protocols import UPDATE_INTERVAL, Protocol, Stage
+from .protocols import UPDATE_INTERVAL, Stage
 from .run_state import RunState
-from .searches import Searches
 from .stability import Unstable
 from .stage_context import StageContext
 
@@ -56,11 +53,7 @@ class StageDriver(Shape):
         """Put what it needs to go on into a state."""
 
     def finish(
-        self,
-        state: RunState,
-        stop: StopRequest,
-        ca_rmsd: Callable[[np.ndarray], float | None],
-        evidence_of: Callable[[np.ndarray], np.ndarray | None],
+        self, state: RunState, stop: StopRequest, ca_rmsd: Callable[[np.ndarray], float | None]
     ) -> None:
         """Show the model with which the fit goes on, once the stage has ended."""
 
@@ -83,17 +76,14 @@ class StageRun:
 
     def __init__(
         self,
-        engine: Engine,
-        protocol: Protocol,
-        searches: Searches,
+        parts: FitParts,
+        extensions: Sequence[Any],
         measurements: Measurements,
         trials: FinalTrials,
-        options: RunOptions,
-        stopwatch: Stopwatch,
     ) -> None:
-        self._engine, self._protocol, self._searches = engine, protocol, searches
+        self._parts, self._extensions = parts, extensions
+        self._engine, self._protocol, self._options, _, self._stopwatch = parts
         self._measurements, self._trials = measurements, trials
-        self._options, self._stopwatch = options, stopwatch
         self._ongoing: StageDriver | None = None
         self._attempted: RunState | None = None
         # Of the segment in progress, those of which something is yet computed.
@@ -124,14 +114,14 @@ class StageRun:
         ended = state.stage_step >= stage.steps or converged or watch.stop.requested
         if driver is not None:
             if ended:
-                driver.finish(state, watch.stop, self._measurements.ca_rmsd, self._searches.evidence_of)
+                driver.finish(state, watch.stop, self._measurements.ca_rmsd)
                 self._ongoing = None
             else:
                 driver.update(state)
         running.update(state)
         self._finish_rows(state, wait=True)
         if ended:
-            for extension in extensions():
+            for extension in self._extensions:
                 extension.after_stage(running, state, self._engine.systems.asked, watch.stop)
             state.ended.append(running.outcome(state, converged))
             state.stage, state.stage_step, state.plateau = state.stage + 1, 0, Plateau()
@@ -196,29 +186,23 @@ class StageRun:
             self._find_final_strength(state, stage, watch)
 
     def _prepare(self, running: StageContext, state: RunState, watch: Watch) -> None:
-        """Do what comes before the steps of a segment: settle what was rolled back, search."""
+        """Do what comes before the steps of a segment: settle what was rolled back, and what extensions do."""
         # Where the geometry becomes stiff all at once, what it is strained by would be heat.
         stiffened = running.stage.final and state.stage_step == 0 and not watch.stop.requested
         if state.rolled_back or stiffened:
             running.settle(state, watch.stop)
             state.rolled_back = False
         if state.stage_step == 0 and not watch.stop.requested:
-            share = self._searches.before(state)
-            if share is not None:
-                with self._stopwatch.part("searches"):
-                    self._searches.make(
-                        running, state, share, lambda doing: watch.say(state, doing), watch.stop
-                    )
-            for extension in extensions():
-                extension.before_stage(running, state, self._engine.systems.asked, watch.stop)
+            for extension in self._extensions:
+                extension.before_stage(running, state, self._engine.systems.asked, watch)
 
     def _driver(self, running: StageContext, state: RunState, careful: bool) -> StageDriver | None:
         """Return what steps a stage in place of one model's dynamics, at a state: where it can, what stepped it up to there."""
         if self._ongoing is not None and self._ongoing.is_at(running, state):
             self._ongoing.go_on(running, state)
         else:
-            of = self._engine, self._protocol, self._options, running, state, careful
-            made = (extension.driver(*of) for extension in extensions())
+            of = self._parts, running, state, careful
+            made = (extension.driver(*of) for extension in self._extensions)
             self._ongoing = next((each for each in made if each is not None), None)
         return self._ongoing
 

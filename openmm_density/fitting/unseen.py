@@ -7,9 +7,10 @@ from openmm import app
 
 from ..base.wording import counted
 from ..energies.density_fit import DensityFit
+from ..models.chemistry.backbone import peptide_chains
 from ..models.confidence import UNSURE
 from ..models.preparation import Prepared
-from .rebuilding.register_search import RegisterSearch, runs_of, window_means
+from ..validation.stretches import runs_of, window_means
 
 LEAST_PART = 0.5
 """Of the median of a model's residues: where neighbours correlate less with a map on average, it does not show them there."""
@@ -29,7 +30,7 @@ def unseen_residues(topology: app.Topology, correlations: np.ndarray) -> np.ndar
     nothing holds it, it goes 10 Å astray. A domain that lies far from its density looks the same, but is longer than a loop.
     """
     known = np.nan_to_num(correlations)
-    chains = RegisterSearch(topology).chains
+    _, chains = peptide_chains(topology)
     if not chains:
         return np.zeros(0, dtype=np.int64)
     least = LEAST_PART * np.median(known[np.concatenate(chains)])
@@ -53,7 +54,7 @@ def unshown_residues(
     if plddt is None or not (plddt < UNSURE).any():
         return np.zeros(0, dtype=np.int64)
     known = np.nan_to_num(correlations)
-    chains = RegisterSearch(topology).chains
+    _, chains = peptide_chains(topology)
     if not chains:
         return np.zeros(0, dtype=np.int64)
     every = np.concatenate(chains)

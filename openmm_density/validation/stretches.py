@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -99,11 +98,24 @@ def _stretches(
         bad = np.zeros(len(run), dtype=bool)
         for start in np.flatnonzero(enough & (mean > limit)):
             bad[start : start + WINDOW] = True
-        edges = np.flatnonzero(np.diff(bad, prepend=False, append=False))
-        for start, stop in pairwise(edges):
-            if bad[start]:
-                own = start + np.flatnonzero(loss[run[start:stop]] > limit)
-                yield tuple(run[own[0] : own[-1] + 1].tolist())
+        for first, last in runs_of(bad):
+            own = first + np.flatnonzero(loss[run[first : last + 1]] > limit)
+            yield tuple(run[own[0] : own[-1] + 1].tolist())
+
+
+def runs_of(chosen: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Yield the first and last place of each run of what is chosen."""
+    edges = np.flatnonzero(np.diff(chosen, prepend=False, append=False))
+    yield from zip(edges[::2].tolist(), (edges[1::2] - 1).tolist())
+
+
+def window_means(values: np.ndarray) -> np.ndarray:
+    """Average over 7 neighbours, fewer at the ends and where values are not known; infinite where none is."""
+    known, ones = np.isfinite(values), np.ones(7)
+    total = np.convolve(np.where(known, values, 0.0), ones, mode="full")
+    count = np.convolve(known.astype(float), ones, mode="full")
+    kept = slice(3, 3 + len(values))
+    return np.where(count[kept] > 0.5, total[kept] / np.maximum(count[kept], 1.0), np.inf)
 
 
 def _polymers(residues: Sequence[dict[str, Any]]) -> dict[str, np.ndarray]:

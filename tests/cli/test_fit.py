@@ -97,23 +97,6 @@ def test_planarity_can_be_left_out(small, tmp_path):
     assert summary["planarity"] is False and summary["planarity_rms_final"] > 0.02
 
 
-@pytest.mark.parametrize("search", ["auto", "full"])
-def test_a_search_is_made_and_told_of(small, tmp_path, capsys, search):
-    protocol = tmp_path / "turn.toml"
-    protocol.write_text("strength = 30.0\nminimize_first = 20\n[[stage]]\nsteps = 20\nrotamers = true\n")
-    arguments = ("fit", small / "model.pdb", small / "target.mrc", "--resolution", 5, "--protocol", protocol)
-    asked = () if search == "auto" else ("--search", search)
-    assert run(*arguments, "--output", tmp_path / "out", *asked) == 0
-    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
-    (searched,) = summary["rebuilding"]
-    said = capsys.readouterr().out
-    assert (
-        summary["search"] == search and f'search = "{search}"' in (tmp_path / "out/protocol.toml").read_text()
-    )
-    assert searched["left_out"] == [] and searched["work"] > 20 and "1 search, " in said
-    assert not [note for note in summary["notes"] if note.startswith("Searches were kept")]
-
-
 def test_a_model_that_a_fit_did_not_improve_is_kept_as_it_was(small, tmp_path, capsys, monkeypatch):
     """The target in its own map has nothing to gain, and each block of steps takes something from it."""
     output = tmp_path / "out"

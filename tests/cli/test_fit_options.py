@@ -41,9 +41,7 @@ def test_each_option_concerns_one_thing_and_keeps_its_value():
     ],
 )
 def test_the_protocol_is_changed_as_it_is_asked_for(changes, steps, highest, restraints):
-    protocol = options(strength=30.0, search="full", density_interval=1, **changes).course.changed_protocol(
-        5.0
-    )
+    protocol = options(strength=30.0, search="full", density_interval=1, **changes).changed_protocol()
     assert (protocol.strength, protocol.search, protocol.density_interval) == (30.0, "full", 1)
     assert protocol.steps == steps
     assert max(max(stage.temperature) for stage in protocol.stages) == highest
@@ -125,5 +123,5 @@ def test_options_that_an_earlier_version_did_not_know_have_their_defaults(files)
     written["options"]["no_longer_known"] = 3
     (files / "command.json").write_text(json.dumps(written))
     resumed = FitRecord.read(files, FitOptions.of({**defaults(), "resume": "out"}))
-    assert (resumed.options.course.search, resumed.options.files.mirror) == (None, False)
+    assert (resumed.options.extensions["search"], resumed.options.files.mirror) == (None, False)
     assert resumed.findings == Findings("auto")

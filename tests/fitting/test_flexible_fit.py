@@ -21,7 +21,6 @@ from openmm_density.fitting.flexible_fit import FlexibleFit
 from openmm_density.fitting.interrupts import StopRequest
 from openmm_density.fitting.minimization import Minimizer
 from openmm_density.fitting.protocols import Protocol, Stage, find_protocol
-from openmm_density.fitting.rebuilding.rotamer_search import RotamerSearch
 from openmm_density.fitting.stability import Unstable
 from openmm_density.fitting.stage_context import StageContext
 from openmm_density.models import prepare
@@ -154,36 +153,22 @@ def test_so_it_is_after_a_signal_in_the_last_minimisation(parts, uninterrupted, 
     assert_same(flexible_fit(parts).run(RunFolder(tmp_path)), whole)
 
 
-@pytest.mark.parametrize("moment", ["calibration", "search"])
-def test_so_it_is_after_a_signal_while_the_strength_is_found_or_a_search_runs(
-    parts, tmp_path, monkeypatch, moment
-):
-    stage = Stage("draw", 40, rotamers=moment == "search")
-    strength = 30.0 if moment == "search" else "auto"
-    protocol = Protocol((stage,), strength=strength, minimize_first=20, minimize_last=0)
-    done = []
+def test_so_it_is_after_a_signal_while_the_strength_is_found(parts, tmp_path, monkeypatch):
+    protocol = Protocol((Stage("draw", 40),), strength="auto", minimize_first=20, minimize_last=0)
+    step, done = Dynamics.step, []
 
-    def stopping(inner):
-        def call(self, *arguments, **named):
-            if not done:
-                signal.raise_signal(signal.SIGTERM)
-            done.append(inner(self, *arguments, **named))
-            return done[-1]
-
-        return call
+    def stopping(self, *arguments, **named):
+        if not done:
+            signal.raise_signal(signal.SIGTERM)
+        done.append(step(self, *arguments, **named))
+        return done[-1]
 
     with monkeypatch.context() as patch:
-        if moment == "search":
-            patch.setattr(RotamerSearch, "improved", stopping(RotamerSearch.improved))
-        else:
-            patch.setattr(Dynamics, "step", stopping(Dynamics.step))
-        result = flexible_fit(parts, protocol, search="full").run(RunFolder(tmp_path))
+        patch.setattr(Dynamics, "step", stopping)
+        result = flexible_fit(parts, protocol).run(RunFolder(tmp_path))
     assert result.interrupted and result.steps == 0
-    if moment == "search":
-        assert done[0][1] == [], "no side chain was looked at"
-    else:
-        assert done == [0, 0] and result.strength == 0
-    rest = flexible_fit(parts, protocol, search="full").run(RunFolder(tmp_path))
+    assert done == [0, 0] and result.strength == 0
+    rest = flexible_fit(parts, protocol).run(RunFolder(tmp_path))
     assert not rest.interrupted and rest.steps == 40 and rest.strength > 0
 
 

@@ -125,7 +125,7 @@ def test_processes_end_where_a_fit_cannot_be_prepared_or_run(parts, running):
     assert running.ended
     running.ended = False
     with pytest.raises(InputError):
-        short_fit(parts, search="everywhere")
+        short_fit(parts, planarity=-1.0)
     assert running.ended
 
 

@@ -18,12 +18,11 @@ from openmm_density.fitting.fit_run import FitRun
 from openmm_density.fitting.half_maps import scan_strengths
 from openmm_density.fitting.interrupts import StopRequest
 from openmm_density.fitting.protocols import Protocol, Stage
-from openmm_density.fitting.rebuilding import Rebuilding
 from openmm_density.fitting.stability import FARTHEST, Safeguard, Unstable
 from openmm_density.fitting.stage_context import StageContext
 
 from ..fragments import RESOLUTION, fragment, map_of
-from .changed_steps import blow_up_in, change_after_steps
+from .changed_steps import blow_up_in
 
 NAMES = ("N", "CA", "C", "O", "CB")
 
@@ -289,21 +288,6 @@ def test_atoms_that_explode_are_rolled_back(parts, monkeypatch, platform):
     (said,) = result.blow_ups
     # Theirs, or those of what they tear along or run into.
     assert re.search(r"A [A-Z]{3} \d+ \w+", said) and re.search(r"not numbers|flew|too fast", said)
-
-
-def test_a_blow_up_after_parts_were_rebuilt_is_tried_more_gently(parts, monkeypatch):
-    protocol = replace(FIXED, stages=(Stage("draw", 40, rotamers=True),))
-    # As where rotamers were changed: what was found is no longer the model of before.
-    monkeypatch.setattr(Rebuilding, "with_fitted_rotamers", lambda _, found, *__, **___: found.copy())
-
-    def blown(positions, number):
-        if number == 4:  # when the model has come to rest, in three, and is warmed again
-            positions[[5, 6]] = np.nan
-
-    sizes = change_after_steps(monkeypatch, blown)
-    result = fit_of(parts, protocol, search="full").run()
-    assert sizes == pytest.approx([4.0, 4.0, 4.0, 1.0, 0.25, 4.0])
-    assert not result.rebuilding[0]["undone"] and result.blow_ups == []
 
 
 def test_a_blow_up_after_a_resume_is_rolled_back(parts, monkeypatch, tmp_path):

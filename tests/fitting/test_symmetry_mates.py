@@ -13,7 +13,7 @@ from openmm_density.base.errors import InputError
 from openmm_density.fitting.checkpoints import RunFolder
 from openmm_density.fitting.flexible_fit import FlexibleFit
 from openmm_density.fitting.output.contacts import contact_report
-from openmm_density.fitting.protocols import Protocol, Stage, find_protocol
+from openmm_density.fitting.protocols import find_protocol
 from openmm_density.models.chemistry.elements import is_hydrogen
 
 from ..fragments import RESOLUTION, fragment
@@ -74,18 +74,6 @@ def test_a_unit_is_fitted_with_its_copies_and_resumed_to_the_same_bits(assembly,
     again = fit_of(assembly).run(RunFolder(copy))
     np.testing.assert_array_equal(again.final, result.final)
     assert again.rows == result.rows
-
-
-def test_rotamers_are_searched_for_among_mates(assembly, tmp_path):
-    start, density_map, operators, there = assembly
-    stage = Stage("hold", 10, register=True, rotamers=True)
-    protocol = Protocol((stage,), strength=60.0, minimize_first=10, minimize_last=5)
-    options = {"threads": 1, "report_interval": 10, "save_interval": 10, "place": "off", "search": "full"}
-    model = replace(start, positions=there)
-    fit = FlexibleFit(model, density_map, RESOLUTION, protocol, operators=operators, **options)
-    assert fit.rebuilds_before(0)
-    (search,) = fit.run().rebuilding
-    assert not search["undone"] and not search["left_out"] and search["places_tried"] >= 0
 
 
 def test_in_water_there_are_no_mates(assembly):

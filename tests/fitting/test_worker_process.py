@@ -15,7 +15,7 @@ from openmm_density.fitting.worker_process import SharedArgument, WorkerProcess
 PARENT = """
 import signal, os, time
 from openmm_density.fitting.worker_process import WorkerProcess
-worker = WorkerProcess("openmm_density.fitting.rebuilding.stretch_trial")
+worker = WorkerProcess("openmm_density.fitting.protocols")
 assert worker.answer() is None
 worker.process.send_signal(signal.SIGSTOP)
 for number in range(3):

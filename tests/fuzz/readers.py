@@ -340,7 +340,7 @@ def _state_samples(folder: Path) -> list[bytes]:
             plateau=Plateau(previous=(0.5, model), total=model, similarities=[0.4, 0.5], steps=80),
             ended=[{"name": "a", "steps": 40, "resolution": 4.0, "converged": False}],
             blow_ups=["The simulation became unstable."],
-            rebuilding=[{"stage": "a", "undone": False}],
+            found={"rebuilding": [{"stage": "a", "undone": False}]},
             rows=[Row(step, "a", -1.0, 2.0, 3.0, 0.4, 0.3, 300.0, math.nan)],
         )
         run = RunFolder(folder / "run")

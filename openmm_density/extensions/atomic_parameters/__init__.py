@@ -58,8 +58,14 @@ class AtomicParameters(FitExtension):
             of = fit.solute, fit.fit_map, fit.protocol, fit.half_maps, fit.density.operators
             return with_refined_atoms(result, *of)
 
+    def residues(self, result: FitResult) -> Mapping[str, Sequence[Any]]:
+        """Return the mean B factor of each residue."""
+        from .output import mean_b_factors
+
+        return mean_b_factors(result)
+
     def told(self, fit: FlexibleFit, result: FitResult) -> Told:
-        """Return both with their deviations, and the mean B factor of each residue."""
+        """Return both with their deviations."""
         from .output import atoms_told
 
         return atoms_told(result)

@@ -23,18 +23,17 @@ _UNITS = {
 
 
 def atoms_told(result: FitResult) -> Told:
-    """Return ``b_factors`` and ``occupancies``, null where they were not refined, and the mean B factor of each residue."""
+    """Return ``b_factors`` and ``occupancies``, null where they were not refined."""
     found = {"b_factors": result.b_factors, "occupancies": result.occupancies}
     notes = [note for each in found.values() if each is not None for note in each.notes]
     return Told(
         {name: None if each is None else each.as_dict() for name, each in found.items()},
-        _of_residues(result),
-        [*notes, *([] if result.not_refined is None else [result.not_refined])],
+        notes=[*notes, *([] if result.not_refined is None else [result.not_refined])],
         units={} if result.b_factors is result.occupancies is None else _UNITS,
     )
 
 
-def _of_residues(result: FitResult) -> dict[str, list[float | None]]:
+def mean_b_factors(result: FitResult) -> dict[str, list[float | None]]:
     """Return the mean B factor of each residue before and after, and how well it is determined, where they were refined."""
     if result.b_factors is None:
         return {}

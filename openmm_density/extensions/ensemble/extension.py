@@ -86,8 +86,15 @@ class Ensemble(FitExtension):
 
         write_ensemble(folder / self.files[0], result.prepared, result.found.get("ensemble"))
 
+    def residues(self, result: FitResult) -> Mapping[str, Sequence[Any]]:
+        """Return the RMSF of each residue."""
+        from .output import rmsf_of_input
+
+        ensemble = result.found.get("ensemble")
+        return {} if ensemble is None else {"rmsf": rmsf_of_input(ensemble, result.prepared)}
+
     def told(self, fit: FlexibleFit, result: FitResult) -> Told:
-        """Return the figures of the ensemble, the RMSF of each residue, and what is to be known of its ligands."""
+        """Return the figures of the ensemble, and what is to be known of its ligands."""
         from .output import ensemble_told
 
         return ensemble_told(result.found.get("ensemble"), result.prepared)

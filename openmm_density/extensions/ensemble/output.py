@@ -56,7 +56,6 @@ def ensemble_summary(ensemble: EnsembleResult | None, prepared: Prepared) -> dic
     if ensemble is None:
         return None
     order, numbers = _order(ensemble)
-    residues = [residue_label(residue) for residue in prepared.topology.residues()]
     return {
         "replicas": len(order),
         "weights": np.round(ensemble.weights[order], 5).tolist(),
@@ -74,10 +73,7 @@ def ensemble_summary(ensemble: EnsembleResult | None, prepared: Prepared) -> dic
         "strength_of_noise": ensemble.strength_of_noise,
         "unknown_ligands": unknown_ligands(prepared, ensemble.models[order]),
         "held_ligands": held_ligands(ensemble, order),
-        "rmsf": [
-            {"residue": label, "rmsf": round(float(value), 3)}
-            for label, value in zip(residues, ensemble.fluctuations)
-        ],
+        "rmsf": [{"residue": label, "rmsf": value} for label, value in _fluctuations(ensemble, prepared)],
         "course": ensemble.rows,
     }
 
@@ -110,7 +106,7 @@ def held_ligands(ensemble: EnsembleResult, order: Sequence[int]) -> list[dict[st
 
 
 def ensemble_told(ensemble: EnsembleResult | None, prepared: Prepared) -> Told:
-    """Return what is said of an ensemble: its figures (None where there is none), the ``rmsf`` of each residue, and notes."""
+    """Return what is said of an ensemble: its figures (None where there is none), and notes."""
     figures = ensemble_summary(ensemble, prepared)
     if figures is None:
         return Told({"ensemble": None})
@@ -128,9 +124,18 @@ def ensemble_told(ensemble: EnsembleResult | None, prepared: Prepared) -> Told:
             for each in figures["held_ligands"]
         ),
     ]
-    by_label = {each["residue"]: each["rmsf"] for each in figures["rmsf"]}
-    of_input = [by_label.get(residue_label(each)) for each in prepared.model.topology.residues()]
-    return Told({"ensemble": figures}, {"rmsf": of_input}, notes, units=_UNITS)
+    return Told({"ensemble": figures}, notes, units=_UNITS)
+
+
+def rmsf_of_input(ensemble: EnsembleResult, prepared: Prepared) -> list[float | None]:
+    """Return the fluctuation of each residue of the input in Å; None of one that was not simulated."""
+    by_label = dict(_fluctuations(ensemble, prepared))
+    return [by_label.get(residue_label(each)) for each in prepared.model.topology.residues()]
+
+
+def _fluctuations(ensemble: EnsembleResult, prepared: Prepared) -> list[tuple[str, float]]:
+    labels = map(residue_label, prepared.topology.residues())
+    return [(label, round(float(value), 3)) for label, value in zip(labels, ensemble.fluctuations)]
 
 
 def ensemble_in_words(summary: Mapping[str, Any]) -> str | None:

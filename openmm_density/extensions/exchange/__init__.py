@@ -10,10 +10,9 @@ from ...base.errors import as_argument
 from ...fitting.extension import FitExtension, Option, Told
 
 if TYPE_CHECKING:
-    from ...fitting.engine import Engine
+    from ...fitting.engine import FitParts
     from ...fitting.fit_result import FitResult
     from ...fitting.flexible_fit import FlexibleFit
-    from ...fitting.options import RunOptions
     from ...fitting.protocols import Protocol
     from ...fitting.run_state import RunState
     from ...fitting.stage_context import StageContext
@@ -43,20 +42,14 @@ class Exchange(FitExtension):
         return replace(protocol, replicas=asked["replicas"])
 
     def driver(
-        self,
-        engine: Engine,
-        protocol: Protocol,
-        options: RunOptions,
-        running: StageContext,
-        state: RunState,
-        careful: bool,
+        self, parts: FitParts, running: StageContext, state: RunState, careful: bool
     ) -> StageDriver | None:
         """Return the replicas of a stage that lets them exchange, at a state."""
         if not running.stage.exchange:
             return None
         from .replica_stage import ReplicaStage
 
-        return ReplicaStage(engine, protocol, options.threads, running, state, careful)
+        return ReplicaStage(parts, running, state, careful)
 
     def told(self, fit: FlexibleFit, result: FitResult) -> Told:
         """Return what became of the replicas, and a note where they hardly exchanged."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -15,15 +16,15 @@ import openmm
 
 from ...base.errors import SimulationError
 from ...fitting.dynamics import STEPS_AT_ONCE
-from ...fitting.engine import Engine
+from ...fitting.engine import FitParts
 from ...fitting.interrupts import StopRequest
 from ...fitting.ligand_watch import LigandWatch
 from ...fitting.platforms import repeats_itself
 from ...fitting.protocols import Protocol, Stage
-from ...fitting.rebuilding.evidence_search import ENERGY_PER_NAT
 from ...fitting.run_state import RunState
 from ...fitting.stability import Unstable, is_blow_up
 from ...fitting.stage_context import StageContext
+from ..rebuilding import ENERGY_PER_NAT, evidence_of
 from ..replica_exchange import ExchangeRecord, ExchangeState, Ladder, LeftDensity, ReplicaExchange, Rung
 
 # Enough that energies tell which model is best: what is left is far less than a misplaced side chain.
@@ -69,21 +70,17 @@ class ReplicaLost(Unstable):
 class ReplicaStage:
     """The replicas of a stage, from one saved state to the next.
 
-    `threads`: that simulate replicas at the same time on CPUs; all cores by default. `running` in which all replicas
+    `running` in which all replicas
     begin, and the one on the last rung is shown after every step, for log and trajectory. `careful`: whether the last
     segment blew up, so that all are brought to rest and begin with small steps. Raises Unstable if one of them blows up
     in these.
     """
 
     def __init__(
-        self,
-        engine: Engine,
-        protocol: Protocol,
-        threads: int | None,
-        running: StageContext,
-        state: RunState,
-        careful: bool = False,
+        self, parts: FitParts, running: StageContext, state: RunState, careful: bool = False
     ) -> None:
+        engine, protocol, threads = parts.engine, parts.protocol, parts.options.threads
+        self._evidence_of = partial(evidence_of, parts.fit_map, engine.systems.prepared.topology)
         self._interval = protocol.exchange_interval
         self._roll_backs = state.caution, state.ladder_raises
         self._repeats_itself = repeats_itself(*engine.platform)
@@ -185,11 +182,7 @@ class ReplicaStage:
         )
 
     def finish(
-        self,
-        state: RunState,
-        stop: StopRequest,
-        ca_rmsd: Callable[[np.ndarray], float | None],
-        evidence_of: Callable[[np.ndarray], np.ndarray | None],
+        self, state: RunState, stop: StopRequest, ca_rmsd: Callable[[np.ndarray], float | None]
     ) -> None:
         """Let the best replica go on, once all are minimised as on the last rung.
 
@@ -202,7 +195,7 @@ class ReplicaStage:
         if not stop.requested:
             with _told_as_unstable():
                 models, energies = self._exchange.minimized(_MINIMIZATION)
-            evidence, cost = evidence_of(models), energies / ENERGY_PER_NAT
+            evidence, cost = self._evidence_of(models), energies / ENERGY_PER_NAT
             chosen = int(np.argmin(cost if evidence is None else cost - evidence))
             density = self._density
             told = {

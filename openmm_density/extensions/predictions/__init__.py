@@ -34,8 +34,17 @@ class Predictions(FitExtension):
 
         return replace(protocol, stages=tuple(map(held, protocol.stages)))
 
+    def residues(self, result: FitResult) -> Mapping[str, Sequence[Any]]:
+        """Return the pLDDT of each residue."""
+        from ...models.predictions import residue_confidence
+
+        plddt = residue_confidence(result.prepared.model)
+        if plddt is None:
+            return {}
+        return {"plddt": [round(each, 2) if each == each else None for each in plddt.tolist()]}
+
     def told(self, fit: FlexibleFit, result: FitResult) -> Told:
-        """Return the pLDDT of each residue, and doubts where it and the map disagree; nothing for another model."""
+        """Return the confidence, and doubts where it and the map disagree; nothing for another model."""
         if result.prepared.model.confidence is None:
             return Told({"prediction": None})
         from .output import prediction_told

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from ...models.predictions import residue_confidence, stretches_of
 from ...report.blocks import Block, Plot
 from ...report.residue_plots import value_figure
 from ...validation.correlation import MapCorrelation
-from ...validation.stretches import FAR_BELOW, WINDOW
+from ...validation.stretches import FAR_BELOW, WINDOW, runs_of
 
 CONFIDENT = 80.0
 """pLDDT above which a stretch is doubted that the map does not show."""
@@ -30,7 +29,7 @@ _MOST = 5
 
 
 def prediction_told(name: str, fit: FlexibleFit, result: FitResult) -> Told:
-    """Return figures, the pLDDT of each residue, and a doubt where confident parts and the map disagree, or the reverse."""
+    """Return figures, and a doubt where confident parts and the map disagree, or the reverse."""
     model = result.prepared.model
     confidence, plddt = model.confidence, residue_confidence(model)
     assert confidence is not None and plddt is not None
@@ -62,7 +61,6 @@ def prediction_told(name: str, fit: FlexibleFit, result: FitResult) -> Told:
     )
     return Told(
         {"prediction": figures},
-        {"plddt": [round(float(each), 2) if np.isfinite(each) else None for each in plddt]},
         notes=[note] if len(left) else [],
         doubts=confidence_doubts(name, report["residues"], plddt),
         units={"mean_plddt": "0 to 100", "plddt": "0 to 100"},
@@ -118,13 +116,8 @@ def _correlations(residues: Sequence[Mapping[str, Any]]) -> np.ndarray:
 
 def _runs(rows: np.ndarray, chosen: np.ndarray) -> list[list[int]]:
     """Return runs of neighbours that are chosen, of `WINDOW` residues or more."""
-    runs = ([int(rows[place]) for place in places] for is_chosen, places in _grouped(chosen) if is_chosen)
+    runs = (rows[first : last + 1].tolist() for first, last in runs_of(chosen))
     return [run for run in runs if len(run) >= WINDOW]
-
-
-def _grouped(chosen: np.ndarray) -> Iterator[tuple[bool, list[int]]]:
-    for is_chosen, places in groupby(range(len(chosen)), key=lambda place: bool(chosen[place])):
-        yield is_chosen, list(places)
 
 
 def _name(residues: Sequence[Mapping[str, Any]], rows: Sequence[int]) -> str:

@@ -20,6 +20,7 @@ from ...models.model import Model
 from ...models.rigid_domains import domain_motions, rigid_domains
 from ...models.structures import read_model
 from ...models.superposition import superposition
+from ...validation.stretches import runs_of
 from .frame_fit import FrameFit, better_fit
 from .frames import SeriesFrame, SeriesPath
 from .internal_coordinates import InternalCoordinate
@@ -321,11 +322,9 @@ class Trace:
         """Return what some residues are called, neighbours together, as in ``A 30-59``."""
         found = []
         for chain in self.chains:
-            inside = members[chain]
-            edges = np.flatnonzero(np.diff(np.concatenate([[0], inside.astype(int), [0]])))
-            for begin, end in zip(edges[::2], edges[1::2]):
+            for begin, end in runs_of(members[chain]):
                 name, first = self.labels[chain[begin]]
-                last = self.labels[chain[end - 1]][1]
+                last = self.labels[chain[end]][1]
                 found.append(f"{name} {first}-{last}".strip() if first != last else f"{name} {first}".strip())
         return found
 

@@ -15,7 +15,7 @@ from ...validation.stretches import DoubtfulStretch, doubtful_stretches
 from ..fit_result import FitResult
 from ..flexible_fit import FlexibleFit
 from ..helper_processes import HelperResult
-from ..rebuilding.changes import mark_rebuilt
+from ..installed_extensions import extensions
 
 MOST_MARKED = 5
 """Residues of lowest correlation that are named and marked."""
@@ -51,7 +51,7 @@ class ModelAgreement:
     # and ``_reference``; None without a reference
     overall: dict[str, Any]
     # From `openmm_density.validation.model_report.residue_changes`, beside those that stand for them in the
-    # reference, and with what `openmm_density.fitting.rebuilding.changes.mark_rebuilt` adds
+    # reference, and with the columns of extensions
     residues: list[dict[str, Any]]
     stretches: list[DoubtfulStretch]  # Where the model is not to be believed, the worst first
     matched: Matched | None = None  # What the distance to the reference is of, where there is one
@@ -67,8 +67,10 @@ def model_agreement(fit: FlexibleFit, result: FitResult) -> ModelAgreement:
     pairs = None if reference is None else pairs_with(model, reference)
     final = result.prepared.input_positions(result.final)
     residues = residues_beside(model, final, reference, reports, pairs)
-    # What was rebuilt and is not kept is in none of them.
-    mark_rebuilt(residues, [] if result.simulated else result.rebuilding)
+    columns = [column for each in extensions() for column in each.residues(result).items()]
+    for name, values in columns:
+        for row, value in zip(residues, values, strict=True):
+            row[name] = value
     matched = None if pairs is None else _matched(result, pairs[0])
     return ModelAgreement(overall_measures(reports), residues, doubtful_stretches(residues), matched)
 

@@ -15,7 +15,6 @@ from ..final_strength import BOUND_WORDS, LEAST
 from ..fit_result import FitResult
 from ..flexible_fit import FlexibleFit
 from ..half_maps import StrengthScan
-from ..rebuilding.changes import left_out_in_words
 
 
 def notes_on(
@@ -38,7 +37,6 @@ def notes_on(
         *_restraint_note(fit),
         *_strain_note(fit),
         *result.blow_ups,
-        *_search_note(result),
         _validation_note(scan),
         *([] if pdb_limit is None else [f"fitted.pdb was left out: {pdb_limit}"]),
         *_strength_note(fit, result),
@@ -75,12 +73,6 @@ def _strain_note(fit: FlexibleFit) -> list[str]:
         "The start has a bad geometry, which was relaxed in stages before the fit, with the chirality of every centre kept: "
         f"{found}."
     ]
-
-
-def _search_note(result: FitResult) -> list[str]:
-    """Return a sentence where searches were left out for lack of steps."""
-    left_out = left_out_in_words(result.rebuilding, result.steps)
-    return [] if left_out is None else [left_out]
 
 
 NO_HALF_MAPS = "No half maps were given: whether the strength fits noise was not tested."

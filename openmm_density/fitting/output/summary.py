@@ -92,11 +92,7 @@ def summarize(
         {"residue": row["residue"], "correlation": row["correlation_final"]}
         for _, row in poorest(agreement.residues, "final")[:MOST_WORST]
     ]
-    columns = {name: values for each in told for name, values in each.residues.items()}
-    summary["residues"] = [
-        row | {name: values[number] for name, values in columns.items()}
-        for number, row in enumerate(agreement.residues)
-    ]
+    summary["residues"] = agreement.residues
     summary["units"] = UNITS | {name: unit for each in told for name, unit in each.units.items()}
     return summary
 
@@ -211,9 +207,7 @@ def _course(fit: FlexibleFit, result: FitResult) -> dict[str, Any]:
     return {
         "placement": None if fit.placement is None else fit.placement.as_dict(),
         "protocol": fit.protocol.name,
-        "search": fit.protocol.search,
         "stages": result.stages,
-        "rebuilding": result.rebuilding,
         "interrupted": result.interrupted,
         "blow_ups": len(result.blow_ups),
         "forcefield": fit.forcefield,

@@ -90,8 +90,8 @@ class Protocol:
         Whether alternate conformers are fitted in the end: not, where the map tells them
         apart, or all that can be. Those that are not follow the fitted one rigidly.
     search : {"auto", "off", "full"}
-        Whether the searches that stages ask for take at most about as long as the rest of the fit (see
-        `openmm_density.fitting.rebuilding.search_plan.SearchPlan`), are not made, or take as long as they need.
+        Whether the searches that stages ask for take at most about as long as the rest of the fit, are not made, or take as
+        long as they need.
     """
 
     stages: tuple[Stage, ...]

@@ -48,10 +48,9 @@ class Stage:
         Whether the stage ends early once similarity and model no longer change, see `openmm_density.fitting.convergence.Plateau`.
     register : bool
         Whether stretches are shifted by a residue where they then fit better, and then rotamers fitted, before the stage
-        begins, see `openmm_density.fitting.rebuilding.Rebuilding`.
+        begins.
     rotamers : bool
-        Whether side chains are put into the rotamers that fit best before the stage begins, see
-        `openmm_density.fitting.rebuilding.rotamer_search.RotamerSearch`.
+        Whether side chains are put into the rotamers that fit best before the stage begins.
     exchange : bool
         Whether replicas on a ladder exchange, see `ReplicaExchange`: from the begin to the end of strength and
         temperature, both geometrically, each for all steps of the stage. The best of them goes on.

@@ -61,6 +61,29 @@ def peptide_bonds(
             yield by_residue[carbon.residue], by_residue[nitrogen.residue]
 
 
+def peptide_chains(topology: app.Topology) -> tuple[dict[int, list[int]], list[np.ndarray]]:
+    """Return the atoms N, CA and C of each residue that has them, by its index, and the chains of these, of two and more."""
+    named = atoms_by_name(topology)
+    frames = {
+        names.index: [names[n] for n in ("N", "CA", "C")]
+        for names in named
+        if {"N", "CA", "C"} <= names.keys()
+    }
+    following = {
+        before.index: behind.index
+        for before, behind in peptide_bonds(topology, named)
+        if before.index in frames and behind.index in frames
+    }
+    found = []
+    for start in sorted(frames.keys() - set(following.values())):
+        chain = [start]
+        while chain[-1] in following and len(chain) <= len(named):
+            chain.append(following[chain[-1]])
+        if len(chain) > 1:
+            found.append(np.array(chain))
+    return frames, found
+
+
 def trace_atom(names: NamedAtoms) -> int | None:
     """Return the atom that represents a residue of a polymer: Cα, or C1' of a nucleotide; None for others."""
     if "CA" in names and (len(names) > 1 or gemmi.find_tabulated_residue(names.residue.name).is_amino_acid()):

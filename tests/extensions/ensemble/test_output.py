@@ -48,8 +48,12 @@ def test_a_note_says_so(monkeypatch):
     chain = topology.addChain("A")
     for number in ("1", "2"):
         topology.addResidue("ALA", chain, number)
-    found = ensembles.ensemble_told(object(), SimpleNamespace(model=SimpleNamespace(topology=topology)))
-    assert found.figures == {"ensemble": told} and found.residues == {"rmsf": [0.5, None]}
+    simulated = app.Topology()
+    simulated.addResidue("ALA", simulated.addChain("A"), "1")
+    prepared = SimpleNamespace(model=SimpleNamespace(topology=topology), topology=simulated)
+    found = ensembles.ensemble_told(object(), prepared)
+    assert found.figures == {"ensemble": told}
+    assert ensembles.rmsf_of_input(SimpleNamespace(fluctuations=[0.5001]), prepared) == [0.5, None]
     assert found.notes == [
         "2 replicas.",
         "A LIG 1 has a shape that its potential does not know in model 2, model 4 of ensemble.cif, where springs held it "

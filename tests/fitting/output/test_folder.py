@@ -11,7 +11,6 @@ import pytest
 
 from openmm_density.base.errors import InputError
 from openmm_density.cli import main
-from openmm_density.cli.outcome import print_outcome
 from openmm_density.fitting import RunFolder
 from openmm_density.fitting.flexible_fit import FlexibleFit
 from openmm_density.fitting.locks import FolderLock
@@ -227,23 +226,6 @@ def test_without_a_reference_there_is_none(fitted, tmp_path):
     )
     assert found["geometry_reference"] is found["q_score_reference"] is found["fsc_reference"] is None
     assert "q_score_reference" not in found["residues"][0] and found["q_score_final"] is not None
-
-
-def test_what_was_rebuilt_is_told_of(fitted, tmp_path, capsys):
-    fit, result = fitted
-    stretch = {"chain": "A", "first": "4", "last": "6", "rows": [3, 4, 5], "shifted_by": 1, "gain": 61.5}
-    side_chain = {"residue": "A LEU 5", "row": 4, "chi_before": [-60, 60], "chi_after": [180, 60]}
-    search = {"stage": "heat", "step": 8, "places_tried": 2, "undone": False, "wall_seconds": 3.2}
-    search |= {"stretches": [stretch], "side_chains": [side_chain]}
-    found = OutputFolder(tmp_path / "out").write(fit, replace(result, rebuilding=[search]), "model", "map")
-    written = json.loads((tmp_path / "out" / "summary.json").read_text(encoding="utf-8"))
-    assert found["rebuilding"] == written["rebuilding"] == [search]
-    marked = {row["number"]: row for row in written["residues"] if row["rebuilt"]}
-    assert list(marked) == [4, 5, 6] and all(row["shifted_by"] == 1 for row in marked.values())
-    assert [row["residue"] for row in written["residues"] if row["turned"]] == ["A LEU 5"]
-    print_outcome(found, tmp_path)
-    line = "rebuilt: A 4-6 shifted by +1 (62 kJ/mol), 1 side chain in another rotamer; 1 search, 3 s"
-    assert line in capsys.readouterr().out.splitlines()
 
 
 def test_a_model_that_pdb_cannot_hold_comes_back_as_mmcif(fitted, tmp_path):

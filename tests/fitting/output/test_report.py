@@ -209,30 +209,6 @@ def test_the_map_of_the_page_is_that_of_the_fit(fitted, page):
     assert np.abs(grid.reshape(-1) - expected).max() <= packed["step"]
 
 
-def test_what_was_rebuilt_is_shown(folder):
-    contents = read_contents(folder)
-    labels = [row["residue"] for row in contents.summary["residues"]]
-    stretch = {"chain": "A", "first": "4", "last": "6", "rows": [3, 4, 5], "shifted_by": 1, "gain": 61.5}
-    search = {
-        "stage": "heat",
-        "places_tried": 2,
-        "undone": False,
-        "wall_seconds": 3.2,
-        "stretches": [stretch],
-    }
-    search |= {
-        "side_chains": [{"residue": labels[8], "row": 8}],
-        "peptides": [{"residue": labels[2], "row": 2}],
-    }
-    summary = {**contents.summary, "rebuilding": [search, {**search, "undone": True, "stage": "hold"}]}
-    page = fit_page(replace(contents, summary=summary))
-    [rebuilt] = [
-        each for each in blocks(page, "done") if isinstance(each, Items) and "rebuilt" in each.heading
-    ]
-    assert [[spot.rows for spot in item.spots] for item in rebuilt.items] == [[], [[3, 4, 5]], [[2]], [[8]]]
-    assert "A 4-6 shifted by +1 before heat" in rebuilt.items[1].text
-
-
 def test_half_maps_are_drawn_with_the_strengths_that_they_were_fitted_with(folder):
     contents = read_contents(folder)
     curve = {"frequency": [0.05, 0.1, 0.2], "correlation": [0.99, 0.7, 0.1]}

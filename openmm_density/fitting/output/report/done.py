@@ -1,4 +1,4 @@
-"""The part of a fit's page that says what was done: protocol, strengths, what was rebuilt, and notes."""
+"""The part of a fit's page that says what was done: protocol, strengths and notes."""
 
 from __future__ import annotations
 
@@ -7,13 +7,10 @@ from typing import Any
 
 from ....base.stopwatch import in_words
 from ....base.wording import counted
-from ....report.blocks import Block, Facts, Item, Items, Plot, Section, Spot, Table
+from ....report.blocks import Block, Facts, Item, Items, Plot, Section, Table
 from ....report.fit_plots import progress_figure
-from ...rebuilding.changes import rebuilt_in_words, span
 from ..figures import pull_in_words
 from .contents import FitContents
-
-_MOST_LISTED = 40
 
 
 def done_section(contents: FitContents) -> Section:
@@ -46,7 +43,6 @@ def done_section(contents: FitContents) -> Section:
             progress_figure(contents.log, summary["stages"]),
         ),
         *_ligands(summary.get("ligand_potentials") or ()),
-        Items("What was rebuilt", list(_rebuilt(summary))),
         Items("Notes", [Item(note) for note in summary["notes"]]),
     ]
     return Section("done", "What was done?", blocks)
@@ -119,30 +115,3 @@ def _strengths_of_half_maps(scan: Mapping[str, Any] | None) -> Iterator[Block]:
                 for strength, work, free in rows
             ],
         )
-
-
-def _rebuilt(summary: Mapping[str, Any]) -> Iterator[Item]:
-    """Yield the stretches that were shifted, peptides and side chains that were turned, each with a button."""
-    in_words = rebuilt_in_words(summary["rebuilding"])
-    if in_words is None:
-        return
-    yield Item(f"In all: {in_words}.")
-    # By what they are called: of each kind the residues, by their rows.
-    others: dict[str, dict[int, str]] = {"Peptides flipped, behind": {}, "Side chains in other rotamers": {}}
-    for search in summary["rebuilding"]:
-        if search["undone"]:
-            continue
-        for stretch in search["stretches"]:
-            label = span(stretch["chain"], stretch["first"], stretch["last"])
-            yield Item(
-                f"{label} shifted by {stretch['shifted_by']:+d} before {search['stage']} "
-                f"(gain {stretch['gain']:.0f} kJ/mol).",
-                [Spot(f"Show {label}", stretch["rows"])],
-            )
-        for found, changed in zip(others.values(), (search.get("peptides", ()), search["side_chains"])):
-            found.update({each["row"]: each["residue"] for each in changed})
-    for name, found in others.items():
-        if found:
-            yield Item(
-                f"{name}:", [Spot(label, [row]) for row, label in sorted(found.items())[:_MOST_LISTED]]
-            )

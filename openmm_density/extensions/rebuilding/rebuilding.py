@@ -1,0 +1,410 @@
+"""Side chains fitted, peptides flipped, and stretches shifted into register: more than dynamics of some picoseconds finds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+from openmm import app
+
+from ...energies.density_fit import DensityFit
+from ...fitting.interrupts import Deadline, Stop, StopRequest
+from ...models.chemistry.residues import residue_label
+from ...models.confidence import SURE
+from ...models.preparation import Prepared
+from ...validation.correlation import MapCorrelation
+from .bonded_terms import BondedTerms
+from .changes import Changes, FittedRotamer, FlippedPeptide, RebuiltStretch, span
+from .compiled_dynamics import kernel_serves
+from .density_model import DensityModel
+from .evidence_search import SIDE_BY_SIDE, EvidenceSearch, Moved
+from .loop_search import LoopSearch, LoopTrial
+from .molecule import Molecule
+from .peptide_search import FlipTrial, PeptideSearch, PeptideTrial, is_flipped
+from .register_search import RegisterSearch, Stretch
+from .rotamer_search import RotamerSearch
+from .search_plan import flip_work, place_work
+from .side_chain_evidence import ENERGY_PER_NAT, SideChainEvidence
+from .side_chain_packing import PackingTrial, SideChainPacking
+from .stretch_trial import LEAST_GAIN, StretchTrial, Trial, TrialTools
+from .surrounding_mates import SurroundingMates
+from .suspicions import FALLEN, falls, unusual_torsions
+from .thread_search import ThreadSearch
+from .trial_workers import TrialWorkers
+
+# Once stretches were shifted, others may be found.
+_ROUNDS = 3
+
+_Trial = TypeVar("_Trial", bound=Trial)
+
+
+class Rebuilding:
+    """Rebuild parts of a model where they then fit better.
+
+    Parameters
+    ----------
+    prepared : Prepared
+        The model.
+    force_field : BondedTerms
+        Of its force field without constraints.
+    correlation : MapCorrelation
+        Of its topology, and of its mates', with the map, at the resolution of the density.
+    density : DensityFit
+        With the similarity "cross-correlation" or "least-squares".
+    strength : float
+        k in kJ/mol, of all atoms together.
+    workers : TrialWorkers, optional
+        The processes that try stretches; by default this one alone. What comes out does not depend on their number.
+    progress : callable, optional
+        Called, in this thread, with a few words on what is being searched.
+    evidence : SideChainEvidence, optional
+        By which stretches are shifted too.
+    by_energy : bool
+        Whether stretches are shifted by their energy alone.
+    again : bool
+        Whether the model was searched before: one model is then followed by evidence, and not several side by side.
+    mates : SurroundingMates, optional
+        Those of a unit in the density of all copies; each search finds them where the unit then has them.
+    room : float
+        The work that trials may take, those first that promise most, see `openmm_density.extensions.rebuilding.search_plan`.
+
+    Attributes
+    ----------
+    changes : Changes
+        What was rebuilt so far.
+    work : float
+        That of what was tried so far.
+    """
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        force_field: BondedTerms,
+        correlation: MapCorrelation,
+        density: DensityFit,
+        strength: float,
+        workers: TrialWorkers | None = None,
+        progress: Callable[[str], None] | None = None,
+        evidence: SideChainEvidence | None = None,
+        by_energy: bool = True,
+        again: bool = False,
+        mates: SurroundingMates | None = None,
+        room: float = math.inf,
+    ) -> None:
+        self.changes, self.work, self._room = Changes(), 0.0, room
+        self._progress = progress or (lambda _: None)
+        self._workers = workers or TrialWorkers(1)
+        self._residues = _as_given(prepared)
+        plddt = np.zeros(0) if prepared.plddt is None else prepared.plddt
+        self._mates = mates
+        self._molecule = Molecule(prepared.topology if mates is None else mates.topology)
+        self._is_sure = np.zeros(self._molecule.topology.getNumResidues(), dtype=bool)
+        self._is_sure[: len(plddt)] = plddt >= SURE
+        self._density = DensityModel.of_fit(density, self._molecule, strength, mates)
+        self._rotamers = RotamerSearch(self._molecule, self._density)
+        self._registers = RegisterSearch(prepared.topology)
+        self._tools = TrialTools(
+            force_field,
+            self._molecule,
+            self._density,
+            self._rotamers,
+            self._registers,
+            kernel_serves(),
+            evidence,
+        )
+        self._peptides = PeptideSearch(self._molecule, self._density, self._registers)
+        self._loops = LoopSearch(self._molecule, self._density, self._peptides, self._registers)
+        self._packing = SideChainPacking(self._molecule, self._density, self._rotamers)
+        self._correlation = correlation
+        self._by_energy = by_energy
+        # The regions of flips, and of stretches, for which there was no room.
+        self._left: tuple[set[bytes], set[bytes]] = set(), set()
+        self._evident: list[ThreadSearch | EvidenceSearch] = []
+        if evidence is not None:
+            # Where the energy tells as well, it finds what one model leaves.
+            side_by_side = 1 if by_energy or again else SIDE_BY_SIDE
+            self._evident = [
+                ThreadSearch(self._tools, self._workers),
+                EvidenceSearch(self._tools, self._workers, side_by_side),
+            ]
+
+    def with_fitted_rotamers(
+        self, positions: np.ndarray, stop: StopRequest | None = None, packed: bool = True
+    ) -> np.ndarray:
+        """Return the positions (N, 3) in Å with side chains in the rotamers that the map shows; the same array if none is.
+
+        `positions` (N, 3) in Å; `stop`: ends the search early; `packed`: whether those that are in each other's places
+        change together.
+        """
+        self._progress("side chains")
+        fitted = positions
+        # Mates are fixed in a round: where theirs were wrong too, the right places are free in the next one.
+        for _ in range(1 if self._mates is None else _ROUNDS):
+            before, fitted = fitted, self._among_mates(self._with_other_rotamers, fitted, stop, packed)
+            if fitted is before:
+                break
+        moved = (fitted != positions).any(axis=1)
+        residues = np.unique(self._molecule.residue_of[: len(positions)][moved]).tolist()
+        self.changes.side_chains += [
+            FittedRotamer(
+                residue_label(self._residues[residue]),
+                self._residues[residue].index,
+                *(
+                    self._rotamers.side_chain(residue).torsion_angles(each).round().astype(int).tolist()
+                    for each in (positions, fitted)
+                ),
+            )
+            for residue in residues
+            if self._rotamers.side_chain(residue).is_other_rotamer(positions, fitted)
+        ]
+        return fitted
+
+    def _with_other_rotamers(
+        self, positions: np.ndarray, stop: StopRequest | None, packed: bool
+    ) -> np.ndarray:
+        fitted, residues = self._rotamers.improved(positions, only_seen=True, stop=stop)
+        after = self._packed(fitted, stop or Deadline(math.inf)) if packed else fitted
+        if after is not fitted:
+            fitted, _ = self._rotamers.improved(after, only_seen=True, stop=stop)
+            return fitted if (fitted != positions).any() else positions
+        return fitted if residues else positions
+
+    def _among_mates(
+        self, search: Callable[..., np.ndarray], positions: np.ndarray, *options: Any
+    ) -> np.ndarray:
+        """Return what a search makes of a unit's positions, its mates being where it puts them; the same array if nothing."""
+        if self._mates is None:
+            return search(positions, *options)
+        everywhere = self._mates.around(positions)
+        found = search(everywhere, *options)
+        return positions if found is everywhere else found[: len(positions)]
+
+    def _packed(self, positions: np.ndarray, stop: Stop) -> np.ndarray:
+        """Return the positions with side chains changed that were in each other's places; the same array where none was."""
+        changes = self._packing.candidates(positions, self._falls(positions))
+        trials = [PackingTrial(self._molecule, self._registers, positions, each) for each in changes]
+        if not self._workers.run(self._tools, positions, trials, stop, lambda _: None):
+            return positions
+        gaining = [each for each in trials if each.gain > each.change.least_gain]
+        return self._with_best(positions, gaining)[0]
+
+    def with_flipped_peptides(self, positions: np.ndarray, stop: StopRequest) -> np.ndarray:
+        """Return the positions in Å with peptides turned over where that is better; the same array where none is.
+
+        Each of `PeptideSearch.candidates` is built, and has to have a lower energy, by `peptide_search.LEAST_GAIN`, than the same
+        atoms after the same search and annealing as they were. Of flips that move the same residues the one that gains most is
+        made, and the others are looked at again.
+        """
+        return self._among_mates(self._with_flipped_peptides, positions, stop)
+
+    def _with_flipped_peptides(self, positions: np.ndarray, stop: StopRequest) -> np.ndarray:
+        result, changed = positions, None
+        for _ in range(_ROUNDS):
+            self._progress("peptides")
+            fallen, unusual = self._falls(result), unusual_torsions(self._molecule, result)
+            # What a prediction is sure of is tried only where the map contradicts it.
+            suspicious = (unusual & ~self._is_sure) | (np.nan_to_num(fallen) > FALLEN)
+            planes = self._peptides.candidates(result, suspicious, changed)
+            loops = self._loops.candidates(fallen, unusual, changed)
+            possible: list[FlipTrial] = [LoopTrial(self._molecule, result, each) for each in loops]
+            possible += [PeptideTrial(self._molecule, result, *each) for each in planes]
+            trials = [each for each in possible if self._has_room(_work_of_flip(each))]
+            self.changes.flips_left += _more_left(self._left[0], possible, trials)
+            if not self._workers.run(self._tools, result, trials, stop, lambda _: None) or stop.requested:
+                break
+            gaining = [each for each in trials if each.gain > each.least_gain]
+            after, made, changed = self._with_best(result, gaining)
+            for trial in made:
+                self.changes.peptides += self._flipped(trial, result, after)
+            result = after
+            if not made:
+                break
+        return result
+
+    def _flipped(self, trial: FlipTrial, before: np.ndarray, after: np.ndarray) -> list[FlippedPeptide]:
+        """Return the records of the peptides that a trial flipped."""
+        peptides = [each for each in trial.peptides if is_flipped(each, before, after)]
+        residues = [self._residues[peptide.residue] for peptide in peptides]
+        gain = round(float(trial.gain), 1)
+        return [FlippedPeptide(residue_label(residue), residue.index, gain) for residue in residues]
+
+    def with_shifted_stretches(
+        self, positions: np.ndarray, stop: StopRequest, by_energy: bool = True
+    ) -> np.ndarray:
+        """Return the positions in Å with stretches that are off by a residue shifted; the same array where none is.
+
+        Each of the stretches that may be off (see `RegisterSearch.candidates`) is shifted. It has to have a lower energy in a
+        `LocalSystem`, by `LEAST_GAIN`, than the same atoms after the same search and annealing where they were.
+
+        Parameters
+        ----------
+        positions : np.ndarray, shape (N, 3)
+            Å.
+        stop : StopRequest
+            Ends the search early.
+        by_energy : bool
+            Whether stretches are shifted by their energy, too, where they may be at all.
+        """
+        return self._among_mates(self._with_shifted_stretches, positions, stop, by_energy)
+
+    def _with_shifted_stretches(
+        self, positions: np.ndarray, stop: StopRequest, by_energy: bool
+    ) -> np.ndarray:
+        # Whole chains are led elsewhere early or not at all.
+        evident = [each for each in self._evident if by_energy or isinstance(each, EvidenceSearch)]
+        result, changed = self._by_evidence(evident, positions, stop), None
+        for _ in range(_ROUNDS if self._by_energy and by_energy else 0):
+            self._progress("register")
+            trials = self._stretch_trials(result, changed)
+            if not self._run(result, trials, stop):
+                break
+            gaining = [each for each in trials if each.gain > LEAST_GAIN]
+            after, made, changed = self._with_best(result, gaining)
+            self.changes.places_tried += len(trials)
+            if not made:
+                break
+            self.changes.stretches += [
+                self._rebuilt(each.gain, result, after, _around(each.stretches)) for each in made
+            ]
+            result = after
+        return result
+
+    def _falls(self, positions: np.ndarray) -> np.ndarray:
+        """Return by how much each residue fits worse than is usual where it is; NaN where nothing is fitted, as of water."""
+        correlations = self._correlation.residue_correlations(positions)
+        fitted = np.bincount(self._molecule.residue_of, self._density.weights != 0, len(correlations)) > 0
+        return falls(self._molecule, positions, np.where(fitted, correlations, np.nan))
+
+    def _has_room(self, work: float) -> bool:
+        """Return whether there is room for some work, and take it."""
+        if self.work + work > self._room:
+            return False
+        self.work += work
+        return True
+
+    def _with_best(
+        self, positions: np.ndarray, trials: Sequence[_Trial]
+    ) -> tuple[np.ndarray, list[_Trial], np.ndarray]:
+        """Return the positions with what trials found, of those that overlap the one that gains most; these, and what they moved.
+
+        The same array where there is no trial.
+        """
+        made: list[_Trial] = []
+        changed = np.zeros(0, dtype=np.int64)
+        result = positions.copy() if trials else positions
+        for trial in sorted(trials, key=lambda each: -each.gain):
+            if not np.isin(trial.region, changed).any():
+                changed = np.union1d(changed, trial.region)
+                atoms = self._registers.atoms_of(trial.region)
+                result[atoms] = trial.shifted()[atoms]
+                made.append(trial)
+        return result, made, changed
+
+    def _by_evidence(
+        self,
+        searches: Sequence[ThreadSearch | EvidenceSearch],
+        positions: np.ndarray,
+        stop: StopRequest,
+    ) -> np.ndarray:
+        """Return the positions with stretches moved to where the density beside the backbone speaks for them."""
+        for search in searches:
+            if stop.requested:
+                break
+            self._progress("register")
+            positions, moved = search.improved(positions, stop, self._room - self.work, self._tell)
+            self.work += search.work
+            self.changes.places_tried += search.tried
+            self.changes.places_left += search.left
+            self.changes.stretches += map(self._moved, moved)
+        return positions
+
+    def _moved(self, moved: Moved) -> RebuiltStretch:
+        """Return the record of a stretch that was moved by evidence."""
+        residues = [self._residues[index] for index in moved.shift.residues]
+        ends = (_number(residues[0]), _number(residues[-1]))
+        rows = [residue.index for residue in residues]
+        by, gain = moved.shift.usual, ENERGY_PER_NAT * moved.gain
+        return RebuiltStretch(residues[0].chain.id, *ends, rows, by, round(gain, 1), round(moved.evidence, 2))
+
+    def _stretch_trials(self, positions: np.ndarray, changed: np.ndarray | None) -> list[StretchTrial]:
+        """Return the places where a stretch may be shifted, those first that fit worst; with ``changed``, only near these."""
+        badly = self._falls(positions)
+        possible = []
+        unusual = unusual_torsions(self._molecule, positions)
+        for stretches in self._registers.candidates(badly, unusual):
+            region = np.unique(np.concatenate([stretch.region for stretch in stretches]))
+            if self._tools.is_fitted(region) and (changed is None or np.isin(region, changed).any()):
+                possible.append(StretchTrial(self._molecule, positions, stretches, region))
+        known = np.nan_to_num(badly)
+        possible.sort(key=lambda trial: -float(known[trial.region].mean()))
+        trials = []
+        for trial in possible:
+            moving = int(self._molecule.is_heavy[self._registers.atoms_of(trial.region)].sum())
+            shifts = sum(len(stretch.shifts) for stretch in trial.stretches)
+            if self._has_room(place_work(moving, len(trial.region), shifts)):
+                trials.append(trial)
+        self.changes.places_left += _more_left(self._left[1], possible, trials)
+        return trials
+
+    def _run(self, positions: np.ndarray, trials: Sequence[StretchTrial], stop: StopRequest) -> bool:
+        """Run trials to their ends; return whether there was time."""
+        under_way = dict(enumerate(trials))
+
+        def told(number: int | None) -> None:
+            under_way.pop(number, None)
+            if under_way:
+                first = _around(next(iter(under_way.values())).stretches)
+                self._tell(first, len(trials) - len(under_way) + 1, len(trials))
+
+        told(None)
+        return self._workers.run(self._tools, positions, trials, stop, told) and not stop.requested
+
+    def _tell(self, stretch: Stretch, number: int, total: int) -> None:
+        self._progress(f"register: {self._named(stretch)} ({number} of {total})")
+
+    def _named(self, stretch: Stretch) -> str:
+        """Name a stretch as in ``A 61-72``."""
+        first, last = (self._residues[stretch.chain[place]] for place in (stretch.first, stretch.last))
+        return span(first.chain.id, _number(first), _number(last))
+
+    def _rebuilt(self, gain: float, before: np.ndarray, after: np.ndarray, around: Stretch) -> RebuiltStretch:
+        """Return what became of a stretch that was tried."""
+        first, last, by = self._registers.displacement(before, after, around)
+        residues = [self._residues[index] for index in around.chain[first : last + 1]]
+        ends = map(_number, (residues[0], residues[-1]))
+        rows = [residue.index for residue in residues]
+        return RebuiltStretch(residues[0].chain.id, *ends, rows, by, round(float(gain), 1))
+
+
+def _work_of_flip(trial: FlipTrial) -> float:
+    return flip_work(len(trial.moving), len(trial.region), trial.n_turns)
+
+
+def _around(stretches: Sequence[Stretch]) -> Stretch:
+    """Return the stretch that holds all of some in a chain."""
+    first, last = min(each.first for each in stretches), max(each.last for each in stretches)
+    return Stretch(stretches[0].chain, first, last)
+
+
+def _as_given(prepared: Prepared) -> list[app.topology.Residue]:
+    """Return for each residue that of the model that was given, which has its name and place; what that lacks as it is."""
+    given = list(prepared.model.topology.atoms())
+    residues = list(prepared.topology.residues())
+    for atom, index in zip(prepared.topology.atoms(), prepared.input_index.tolist()):
+        if index >= 0:
+            residues[atom.residue.index] = given[index].residue
+    return residues
+
+
+def _number(residue: app.topology.Residue) -> str:
+    return f"{residue.id}{residue.insertionCode.strip()}"
+
+
+def _more_left(left: set[bytes], possible: Sequence[_Trial], trials: Sequence[_Trial]) -> int:
+    """Note the regions for which there was no room, without those that are tried; return by how many they are more."""
+    before = len(left)
+    left |= {each.region.tobytes() for each in possible}
+    left -= {each.region.tobytes() for each in trials}
+    return len(left) - before

@@ -1,0 +1,117 @@
+"""What users are told of what was rebuilt."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from openmm import app
+
+from openmm_density.extensions.rebuilding.changes import (
+    Changes,
+    FittedRotamer,
+    FlippedPeptide,
+    RebuiltStretch,
+    changed_residues,
+    rebuilt_in_words,
+    span,
+)
+from openmm_density.extensions.rebuilding.extension import Searched
+
+
+def search(
+    *stretches: RebuiltStretch, turned: tuple[int, ...] = (), flipped: tuple[int, ...] = (), **changed: Any
+) -> dict[str, Any]:
+    side_chains = [FittedRotamer(f"ILE {row}", row, [-60], [180]) for row in turned]
+    peptides = [FlippedPeptide(f"ILE {row}", row, 60.0) for row in flipped]
+    changes = Changes(3, list(stretches), side_chains, peptides=peptides)
+    return {
+        "stage": "heat",
+        "step": 10,
+        **changes.as_dict(),
+        "undone": False,
+        "wall_seconds": 30.4,
+        **changed,
+    }
+
+
+def test_a_line_says_it_all() -> None:
+    assert rebuilt_in_words([]) is None
+    assert rebuilt_in_words([search()]) == "nothing; 1 search, 30 s"
+    shifted = RebuiltStretch("A", "61", "72", list(range(60, 72)), 1, 310.4)
+    loop = RebuiltStretch("", "80", "80", [79], 0, 70.0)
+    told = rebuilt_in_words([search(loop, shifted, turned=(9,)), search(turned=(9, 3))])
+    assert told == (
+        "A 61-72 shifted by +1 (310 kJ/mol), 80 built anew (70 kJ/mol), 2 side chains in other rotamers; 2 searches, 61 s"
+    )
+    many = rebuilt_in_words([search(*[shifted] * 9)])
+    assert many.count("shifted") == 4 and "and 5 more" in many
+    undone = rebuilt_in_words([search(turned=(9,)), search(shifted, undone=True)])
+    assert (
+        undone == "1 side chain in another rotamer, 1 undone, as the model became unstable; 2 searches, 61 s"
+    )
+
+
+def test_flipped_peptides_are_told_of_and_marked() -> None:
+    assert rebuilt_in_words([search(flipped=(4,))]) == "1 peptide flipped; 1 search, 30 s"
+    searches = [
+        search(flipped=(4, 7), turned=(2,)),
+        search(flipped=(4,)),
+        search(flipped=(8,), undone=True),
+    ]
+    told = "2 peptides flipped, 1 side chain in another rotamer, 1 undone, as the model became unstable; 3 searches, 91 s"
+    assert rebuilt_in_words(searches) == told
+    # What was flipped twice is as it was.
+    assert np.flatnonzero(changed_residues(10, searches)["flipped"]).tolist() == [7]
+    # Fits of earlier versions do not tell.
+    before = {key: value for key, value in search().items() if key != "peptides"}
+    assert rebuilt_in_words([before]) == "nothing; 1 search, 30 s"
+    assert not any(changed_residues(10, [before])["flipped"])
+
+
+def test_spans_are_short() -> None:
+    assert span("A", "61", "72") == "A 61-72" and span("", "5", "5") == "5"
+
+
+def test_residues_are_marked_also_where_chains_and_their_numbers_are_alike() -> None:
+    kept = search(RebuiltStretch("", "2", "3", [1, 2, 3], 1, 60.0), turned=(9,))
+    again = search(
+        RebuiltStretch("", "2A", "4", [2, 3, 4], 1, 60.0), RebuiltStretch("", "1", "1", [5], 0, 60.0)
+    )
+    dropped = search(RebuiltStretch("", "1", "4", [5, 6, 7, 8, 9], -1, 60.0), turned=(0,), undone=True)
+    marked = changed_residues(10, [kept, again, dropped])
+    assert marked["shifted_by"] == [0, 1, 2, 2, 1, 0, 0, 0, 0, 0]
+    assert marked["rebuilt"] == [False] + [True] * 5 + [False] * 4
+    assert marked["turned"] == [False] * 9 + [True]
+
+
+def test_an_extension_tells_of_it() -> None:
+    kept = search(RebuiltStretch("A", "4", "6", [3, 4, 5], 1, 61.5), turned=(8,), flipped=(2,))
+    dropped = search(RebuiltStretch("A", "4", "6", [3, 4, 5], 1, 61.5), undone=True) | {
+        "flips_left": 1,
+        "places_left": 2,
+    }
+    extension, topology = Searched(), app.Topology()
+    extension.name = "rebuilding"
+    for number in range(10):
+        topology.addResidue("ALA", topology.addChain(), str(number))
+    prepared = SimpleNamespace(model=SimpleNamespace(topology=topology))
+    result = SimpleNamespace(
+        simulated=None, steps=40, prepared=prepared, found={"rebuilding": [kept, dropped]}
+    )
+    assert np.flatnonzero(extension.residues(result)["rebuilt"]).tolist() == [3, 4, 5]
+    assert not any(extension.residues(SimpleNamespace(**vars(result) | {"simulated": True}))["rebuilt"])
+    told = extension.told(SimpleNamespace(protocol=SimpleNamespace(search="auto")), result)
+    assert told.figures == {"search": "auto", "rebuilding": [kept, dropped]}
+    assert "1 loop or peptide that may be turned over" in told.notes[0]
+    assert "2 places where a stretch may be off by a residue" in told.notes[0]
+    (section,) = extension.sections(told.figures)
+    (rebuilt,) = section.blocks
+    assert [[spot.rows for spot in item.spots] for item in rebuilt.items] == [[], [[3, 4, 5]], [[2]], [[8]]]
+    assert "A 4-6 shifted by +1 before heat" in rebuilt.items[1].text
+    for simulated, begins in ((None, "rebuilt: A 4-6 "), ({"cc": 0.5}, "rebuilt in after.*: A 4-6 ")):
+        (line,) = extension.lines(told.figures | {"simulated": simulated})
+        assert line.startswith(begins)
+    nothing = {"rebuilding": []}
+    assert extension.sections(nothing) == [] and extension.lines(nothing) == ()

@@ -1,0 +1,217 @@
+"""Chains led through the helices of a map."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from openmm_density import DensityMap
+from openmm_density.extensions.rebuilding import thread_search
+from openmm_density.extensions.rebuilding.evidence_search import LEAST_GAIN
+from openmm_density.extensions.rebuilding.helix_threading import Thread, proposed_threads
+from openmm_density.extensions.rebuilding.map_helices import MapHelix, helices_along
+from openmm_density.extensions.rebuilding.molecule import Molecule
+from openmm_density.extensions.rebuilding.register_search import ChainShift, RegisterSearch
+from openmm_density.extensions.rebuilding.side_chain_evidence import SideChainEvidence
+from openmm_density.extensions.rebuilding.stretch_trial import TrialTools
+from openmm_density.extensions.rebuilding.thread_search import ThreadSearch, least_gain
+from openmm_density.extensions.rebuilding.threaded_model import ThreadBuilder
+from openmm_density.models import Model, read_model
+
+from .searched import Going, StillPlace
+
+RESOLUTION = 3.64
+
+
+class Stopped:
+    requested = True
+
+
+class Weighed:
+    """A density that all atoms have a part in."""
+
+    def __init__(self, count: int, weight: float = 1.0) -> None:
+        self.weights = np.full(count, weight)
+
+
+class NoAnnealing:
+    """In place of workers: models stay as they are built, with the energies that a test says, built and own."""
+
+    def __init__(self) -> None:
+        self.built, self.own = 0.0, 0.0
+        self.asked: list[list[str]] = []
+
+    def run(self, tools, positions, trials, stop, progress) -> bool:
+        places = [StillPlace(tools, positions, trial, (self.built, self.own)) for trial in trials]
+        for number, (trial, place) in enumerate(zip(trials, places)):
+            trial.take(trial.run(place))
+            progress(number)
+        self.asked.append([place.asked[-1] for place in places])
+        return True
+
+
+@pytest.fixture(scope="module")
+def native(small_data: Path) -> Model:
+    return read_model(small_data / "emd5925_frag/5925_native.pdb")
+
+
+@pytest.fixture(scope="module")
+def registers(native: Model) -> RegisterSearch:
+    return RegisterSearch(native.topology)
+
+
+@pytest.fixture(scope="module")
+def chain(registers: RegisterSearch) -> np.ndarray:
+    (found,) = registers.chains
+    return found
+
+
+@pytest.fixture(scope="module")
+def evidence(native: Model, small_data: Path) -> SideChainEvidence:
+    real = DensityMap.from_file(small_data / "emd5925_frag/emd5925.mrc.gz")
+    return SideChainEvidence(native.topology, real, RESOLUTION)
+
+
+@pytest.fixture(scope="module")
+def wrong(native: Model, registers: RegisterSearch, chain: np.ndarray) -> np.ndarray:
+    """Helices entered up to three residues late and drawn out, one after the other, as in de novo models."""
+    by = np.interp(np.arange(len(chain)), [0, 30, 42, 56, 66, 74, 82, len(chain)], [0, 0, 3, 1, -2, -3, 0, 0])
+    return registers.displaced(native.positions, ChainShift(chain, 0, tuple(by.tolist())))
+
+
+@pytest.fixture(scope="module")
+def helices(evidence: SideChainEvidence, wrong: np.ndarray, chain: np.ndarray) -> list[MapHelix]:
+    return helices_along(evidence.density_map, evidence.backbone(wrong, chain))
+
+
+def search_of(
+    native: Model, evidence: SideChainEvidence, weight: float = 1.0
+) -> tuple[ThreadSearch, NoAnnealing]:
+    molecule, registers, workers = Molecule(native.topology), RegisterSearch(native.topology), NoAnnealing()
+    tools = TrialTools(
+        None, molecule, Weighed(len(molecule.atoms), weight), None, registers, evidence=evidence
+    )
+    return ThreadSearch(tools, workers), workers
+
+
+@pytest.fixture
+def known_helices(monkeypatch: pytest.MonkeyPatch, helices: list[MapHelix]) -> None:
+    """Finding them takes seconds, and is tested by itself."""
+    monkeypatch.setattr(thread_search, "helices_along", lambda density_map, backbone: helices)
+
+
+def off(native: Model, registers: RegisterSearch, chain: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    return np.linalg.norm(
+        registers.alphas(positions, chain) - registers.alphas(native.positions, chain), axis=1
+    )
+
+
+def test_a_built_model_has_its_residues_in_the_helices(
+    native: Model,
+    registers: RegisterSearch,
+    chain: np.ndarray,
+    evidence: SideChainEvidence,
+    wrong: np.ndarray,
+    helices: list[MapHelix],
+) -> None:
+    odds = [evidence.log_odds_in(helix.backbone[:, :4], chain) for helix in helices]
+    thread = proposed_threads(odds, helices)[0]
+    builder = ThreadBuilder(registers, evidence.density_map)
+    lead = builder.lead(wrong, chain, helices, thread)
+    built = builder.built(wrong, chain, lead, chain)
+    alphas = registers.alphas(built, chain)
+    np.testing.assert_allclose(alphas, lead.alphas, atol=1e-6)
+    for number, place, residue in zip(thread.helices, thread.places, thread.residues):
+        np.testing.assert_allclose(alphas[residue], helices[number].backbone[place, 1], atol=1e-6)
+    np.testing.assert_allclose(
+        lead.distances, np.linalg.norm(alphas - registers.alphas(wrong, chain), axis=1), atol=1e-6
+    )
+    # Residues are moved as wholes.
+    for residue in (40, 60, 90):
+        atoms = registers.atoms_of(chain[[residue]])
+        before, after = (
+            np.linalg.norm(each[atoms][:, None] - each[atoms][None], axis=2) for each in (wrong, built)
+        )
+        np.testing.assert_allclose(before, after, atol=1e-6)
+    part = builder.built(wrong, chain, lead, chain[40:50])
+    moved = np.flatnonzero((part != wrong).any(axis=1))
+    np.testing.assert_array_equal(moved, np.intersect1d(moved, registers.atoms_of(chain[40:50])))
+    np.testing.assert_array_equal(part[moved], built[moved])
+    # Neighbours can be joined.
+    assert np.linalg.norm(np.diff(alphas, axis=0), axis=1).max() < 8.0
+
+
+def test_an_end_in_the_way_of_another_follows_the_density(
+    native: Model, registers: RegisterSearch, chain: np.ndarray, evidence: SideChainEvidence
+) -> None:
+    """Where a helix begins within the trace of the end before it, that end is led elsewhere, where there is density."""
+    positions = native.positions
+    found = helices_along(evidence.density_map, evidence.backbone(positions, chain))
+    odds = [evidence.log_odds_in(helix.backbone[:, :4], chain) for helix in found]
+    thread = proposed_threads(odds, found)[0]
+    thread = Thread(thread.score, *(each[:-5] for each in (thread.helices, thread.places, thread.residues)))
+    last = int(thread.residues[-1])
+    wrong = positions.copy()
+    behind = registers.atoms_of(chain[last + 1 :])
+    onto = registers.atoms_of(chain[:1])[0]
+    wrong[behind] += positions[onto] - wrong[behind].mean(axis=0)  # into the density of the other end
+    alphas = ThreadBuilder(registers, evidence.density_map).lead(wrong, chain, found, thread).alphas
+    assert np.linalg.norm(alphas[last + 1] - alphas[last]) < 4.0
+    apart = np.linalg.norm(alphas[last + 1 :, None] - alphas[None, : last - 1], axis=2)
+    assert apart.min() > 3.0
+
+
+def test_shifted_helices_come_back_together(
+    native: Model,
+    registers: RegisterSearch,
+    chain: np.ndarray,
+    evidence: SideChainEvidence,
+    wrong: np.ndarray,
+    known_helices: None,
+) -> None:
+    search, workers = search_of(native, evidence)
+    told = []
+    found, moved = search.improved(wrong, Going(), progress=lambda *each: told.append(each))
+    before, after = (off(native, registers, chain, each) for each in (wrong, found))
+    assert (before > 2).sum() > 30
+    # Loops are not annealed here.
+    assert np.sqrt((after**2).mean()) < 0.6 * np.sqrt((before**2).mean())
+    assert (after > 2).sum() < 0.6 * (before > 2).sum()
+    assert evidence.total(found, [chain]) > evidence.total(wrong, [chain]) + 15.0
+    assert sum(each.gain for each in moved) >= LEAST_GAIN
+    assert {-1, 1} <= {int(np.sign(each.shift.usual)) for each in moved}
+    # All of a region together, with what it is compared with; of those that are built the best are annealed.
+    (first, second), *_ = zip(workers.asked[0::2], workers.asked[1::2])
+    assert set(first) == {"turn"} and set(second) == {"anneal"} and len(second) <= len(first)
+    assert search.tried > 0 and search.work > 0 and search.left == 0 and told
+
+
+def test_a_deposited_model_stays(native: Model, chain: np.ndarray, evidence: SideChainEvidence) -> None:
+    search, _ = search_of(native, evidence)
+    found, moved = search.improved(native.positions, Going())
+    assert found is native.positions and moved == []
+
+
+def test_energy_can_outweigh_evidence(
+    native: Model, evidence: SideChainEvidence, wrong: np.ndarray, known_helices: None
+) -> None:
+    search, workers = search_of(native, evidence)
+    assert least_gain(15) == LEAST_GAIN and least_gain(80) == pytest.approx(2 * LEAST_GAIN)
+    for workers.built, workers.own in ((4e4, 0.0), (math.inf, 0.0), (0.0, math.inf)):
+        found, moved = search.improved(wrong, Going())
+        assert found is wrong and moved == []
+
+
+def test_a_search_without_room_stopped_or_without_density_does_nothing(
+    native: Model, evidence: SideChainEvidence, wrong: np.ndarray, known_helices: None
+) -> None:
+    for options in ({"stop": Stopped()}, {"stop": Going(), "room": 0.0}):
+        search, workers = search_of(native, evidence)
+        found, moved = search.improved(wrong, **options)
+        assert found is wrong and moved == [] and workers.asked == []
+        assert (search.left > 0) == ("room" in options)
+    search, workers = search_of(native, evidence, weight=0.0)
+    assert search.improved(wrong, Going()) == (wrong, []) and workers.asked == []

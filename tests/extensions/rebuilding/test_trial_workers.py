@@ -1,0 +1,224 @@
+"""Stretches that several processes shift: the same as in one, and an end at once where it is asked for."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from openmm_density import DensityFit, DensityMap
+from openmm_density.base.errors import SimulationError
+from openmm_density.extensions.rebuilding import TrialWorkers
+from openmm_density.extensions.rebuilding.bonded_terms import BondedTerms
+from openmm_density.extensions.rebuilding.density_model import DensityModel
+from openmm_density.extensions.rebuilding.local_system import LocalSystem
+from openmm_density.extensions.rebuilding.molecule import Molecule
+from openmm_density.extensions.rebuilding.register_search import RegisterSearch, Stretch
+from openmm_density.extensions.rebuilding.rotamer_search import RotamerSearch
+from openmm_density.extensions.rebuilding.stretch_trial import StretchTrial, TrialTools
+from openmm_density.extensions.rebuilding.trial_workers import MOST_WORKERS
+from openmm_density.fitting.stability import Unstable
+from openmm_density.models.preparation import prepare
+
+from ...fragments import fragment
+from .searched import Going
+
+RESOLUTION = 2.8
+
+
+@dataclass
+class Search:
+    """What trials are made of."""
+
+    tools: TrialTools
+    positions: np.ndarray
+
+    def trials(self) -> list[StretchTrial]:
+        chain = self.tools.registers.chains[0]
+        places = [[Stretch(chain, 5, 7), Stretch(chain, 5, 8)], [Stretch(chain, 11, 12)]]
+        regions = [np.unique(np.concatenate([each.region for each in place])) for place in places]
+        return [StretchTrial(self.tools.molecule, self.positions, *place) for place in zip(places, regions)]
+
+    def run(self, workers: TrialWorkers, stop: object = Going) -> tuple[bool, list[StretchTrial]]:
+        trials = self.trials()
+        return workers.run(self.tools, self.positions, trials, stop, lambda _: None), trials
+
+
+@pytest.fixture(scope="module")
+def search(tmp_path_factory: pytest.TempPathFactory) -> Search:
+    prepared = prepare(fragment(tmp_path_factory.mktemp("trials") / "model.pdb", residues=18))
+    density_map = DensityMap.simulate(
+        prepared.topology, prepared.positions, RESOLUTION, 0.9, noise=0.05, seed=3
+    )
+    molecule = Molecule(prepared.topology)
+    fit = DensityFit(density_map, prepared.topology, RESOLUTION, positions=prepared.positions)
+    density = DensityModel.of_fit(fit, molecule, 60.0 * fit.n_fitted_atoms)
+    registers = RegisterSearch(prepared.topology)
+    tools = TrialTools(
+        BondedTerms(prepared.system(constraints=None, rigidWater=False)),
+        molecule,
+        density,
+        RotamerSearch(molecule, density),
+        registers,
+    )
+    wrong = registers.shifted(prepared.positions, [Stretch(registers.chains[0], 5, 7)], 1)
+    return Search(tools, wrong)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def short() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("openmm_density.extensions.rebuilding.stretch_trial.ANNEALING_STEPS", 10)
+        yield
+
+
+@pytest.fixture(scope="module")
+def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TrialWorkers]:
+    folder = tmp_path_factory.mktemp("elsewhere")
+    # What lies in the working folder is not imported.
+    (folder / "numpy.py").write_text("raise SystemExit")
+    with pytest.MonkeyPatch.context() as patch, TrialWorkers(2) as workers:
+        patch.chdir(folder)
+        # Nor from what is no text, which Python passes over.
+        patch.setattr("sys.path", ["", folder, *sys.path])
+        workers.start()
+        yield workers
+
+
+@pytest.fixture(scope="module")
+def alone(search: Search) -> list[StretchTrial]:
+    done, trials = search.run(TrialWorkers(1))
+    assert done
+    return trials
+
+
+def assert_same(found: list[StretchTrial], wanted: list[StretchTrial]) -> None:
+    for one, other in zip(found, wanted, strict=True):
+        assert one.gain == other.gain
+        np.testing.assert_array_equal(one.shifted(), other.shifted())
+
+
+def test_processes_find_bit_for_bit_what_one_alone_finds(
+    search: Search, workers: TrialWorkers, alone: list[StretchTrial]
+) -> None:
+    done, trials = search.run(workers)
+    assert done and max(trial.gain for trial in trials) > 0
+    assert_same(trials, alone)
+
+
+def test_a_process_that_is_lost_is_not_missed(
+    search: Search, workers: TrialWorkers, alone: list[StretchTrial]
+) -> None:
+    lost = workers._workers[0].process
+    lost.kill()
+    lost.wait()
+    done, trials = search.run(workers)
+    assert done
+    assert_same(trials, alone)
+    for worker in workers._workers:
+        worker.process.kill()
+        worker.process.wait()
+    with pytest.raises(SimulationError, match="use fewer threads"):
+        search.run(workers)
+    # The next search has new ones.
+    assert workers._workers == []
+
+
+@pytest.mark.parametrize("program", ["raise SystemExit", "import time; time.sleep(60)"])
+def test_where_no_process_starts_this_one_does_all(
+    search: Search, alone: list[StretchTrial], monkeypatch: pytest.MonkeyPatch, program: str
+) -> None:
+    module = "openmm_density.extensions.rebuilding.trial_workers"
+    monkeypatch.setattr("openmm_density.base.program_process._PROGRAM", program)
+    if "sleep" in program:
+        monkeypatch.setattr(f"{module}._START", 0.3)
+    with TrialWorkers(2) as workers:
+        workers.start()
+        processes = [worker.process for worker in workers._workers]
+        done, trials = search.run(workers)
+        assert done and workers.count == 1
+        assert all(process.poll() is not None for process in processes)
+    assert_same(trials, alone)
+
+
+def test_a_request_to_stop_ends_processes_in_the_middle(search: Search) -> None:
+    class Soon:
+        looked = 0
+
+        @property
+        def requested(self) -> bool:
+            self.looked += 1
+            return self.looked > 1
+
+    with TrialWorkers(2) as workers:
+        workers.start()
+        processes = [worker.process for worker in workers._workers]
+        done, trials = search.run(workers, Soon())
+        assert not done
+        assert all(process.poll() is not None for process in processes)
+    assert [trial.gain for trial in trials] == [0.0, 0.0]
+    done, _ = search.run(TrialWorkers(1), Soon())
+    assert not done
+
+
+def test_an_error_in_a_process_is_told_and_ends_the_others(search: Search) -> None:
+    nowhere = StretchTrial(
+        search.tools.molecule, search.positions, [Stretch(np.arange(3), 0, 1)], np.array([99])
+    )
+    with (
+        TrialWorkers(2) as workers,
+        pytest.raises(SimulationError, match="a part of the model could not be rebuilt: "),
+    ):
+        workers.start()
+        workers.run(search.tools, search.positions, [nowhere], Going, lambda _: None)
+    assert workers._workers == []
+
+
+def test_what_blows_up_spoils_nothing_else(search: Search, monkeypatch: pytest.MonkeyPatch) -> None:
+    lowered = LocalSystem.lowered
+    blown = []
+
+    def once(self: LocalSystem, *arguments: object) -> tuple[float, np.ndarray]:
+        # The first shift of the first place, after the stretch as it was.
+        blown.append(self)
+        if len(blown) == 3:
+            raise Unstable("it blew up")
+        return lowered(self, *arguments)
+
+    monkeypatch.setattr(LocalSystem, "lowered", once)
+    done, trials = search.run(TrialWorkers(1))
+    assert done and len(blown) > 10
+    assert np.isfinite([trial.gain for trial in trials]).all() and max(trial.gain for trial in trials) > 0
+    assert all(np.isfinite(trial.shifted()).all() for trial in trials)
+
+
+def test_where_nothing_can_be_minimised_all_stays(search: Search, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: object) -> None:
+        raise Unstable("it blew up")
+
+    monkeypatch.setattr(LocalSystem, "lowered", never)
+    done, trials = search.run(TrialWorkers(1))
+    assert done and [trial.gain for trial in trials] == [0.0, 0.0]
+    np.testing.assert_array_equal(trials[0].shifted()[trials[0].moving], search.positions[trials[0].moving])
+
+
+def test_processes_start_where_there_is_enough_to_do(
+    search: Search, monkeypatch: pytest.MonkeyPatch, alone: list[StretchTrial]
+) -> None:
+    with TrialWorkers(2) as workers:
+        done, trials = search.run(workers)
+        assert done and workers._workers == []
+        assert_same(trials, alone)
+        monkeypatch.setattr("openmm_density.extensions.rebuilding.trial_workers._LITTLE", 10)
+        done, trials = search.run(workers)
+        assert done and len(workers._workers) == 2
+        assert_same(trials, alone)
+
+
+def test_a_small_model_has_few_workers_and_a_large_one_not_too_many() -> None:
+    assert [TrialWorkers(16, residues).count for residues in (5, 100, 1000)] == [1, 12, 16]
+    assert TrialWorkers(500).count == MOST_WORKERS and TrialWorkers(None, 16).count <= 2
+    assert TrialWorkers(None).count >= 1
