@@ -10,10 +10,9 @@ def with_derivative(value: Tensor, gradient: Tensor, positions: Tensor) -> Tenso
     """Return a value that autograd differentiates to the gradient that came with it; callable from TorchScript.
 
     An autograd formula registered with the operator would serve as well, but it is Python, and runs at every call: within a
-    simulation it would wait for the interpreter's lock in every step, and bring Ctrl-C into the middle of one.
-
-    `value` (): worked out of the positions without autograd; `gradient`: its derivative with respect to them. Returns
-    (), the same value. It can be differentiated once, with respect to the positions alone.
+    simulation it would wait for the interpreter's lock in every step, and bring Ctrl-C into the middle of one. `value` ():
+    worked out of the positions without autograd; `gradient`: its derivative with respect to them. Returns (), the same value.
+    It can be differentiated once, with respect to the positions alone.
     """
     if torch.is_grad_enabled() and positions.requires_grad:
         with torch.no_grad():  # not detach(), which freezing a module removes

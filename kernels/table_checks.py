@@ -22,9 +22,7 @@ _validated: defaultdict[str, WeakTensorKeyDictionary] = defaultdict(WeakTensorKe
 
 
 def check_once(name: str, check: Callable[[], None], tables: tuple[Tensor, ...], *limits: int) -> bool:
-    """Check tables not checked since they were last written to: once in a simulation, as they cannot be read while a graph is
-    captured.
-    """
+    """Check tables once after they were written to; nothing can be read while a CUDA graph is captured."""
     records = _validated[name]
     versions = tuple(0 if table.is_inference() else table._version for table in tables)
     record = records.get(tables[0])

@@ -34,10 +34,9 @@ def wanted_folder() -> Path:
 def usable_folder() -> tuple[Path, str | None]:
     """Return the folder to look into, and why that is not the one which the environment asks for.
 
-    Nothing is made here. Links are resolved, so that what was checked is what is used.
-
-    Returns `folder`: the folder that is asked for, where only this user (or root, or who installed this package) can
-    write; else the temporary one of this user, which may not exist. `problem`: who else could write in the first.
+    Nothing is made here. Links are resolved, so that what was checked is what is used. Returns `folder`: the folder that is
+    asked for, where only this user (or root, or who installed this package) can write; else the temporary one of this user,
+    which may not exist. `problem`: who else could write in the first.
     """
     wanted = wanted_folder()
     problem = danger(wanted)

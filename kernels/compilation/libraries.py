@@ -210,9 +210,8 @@ def build_lock(path: Path, seconds: float = _SECONDS) -> Iterator[bool | None]:
 
     The operating system keeps such a lock for one holder, also among threads, and ends it with its process, however that ends.
     Not holding it (a file system without locks, a builder that is stopped for good) costs a second compilation and nothing
-    else: every build has a folder of its own, from which its results are moved into place.
-
-    Yields True if it is held, False if somebody else holds it, None if the file system has no locks.
+    else: every build has a folder of its own, from which its results are moved into place. Yields True if it is held, False if
+    somebody else holds it, None if the file system has no locks.
     """
     lock = FileLock(path, timeout=seconds, thread_local=False, fallback_to_soft=False)
     held: bool | None = False

@@ -78,9 +78,7 @@ def load(folder: str) -> bool:
 
 
 def load_all(folders: Sequence[str] | None = None) -> bool:
-    """Load the C++ of several folders below ``kernels/``, all by default, compiled side by side; True if all serves, see
-    `load`.
-    """
+    """Load the C++ of folders below ``kernels/``, all by default, compiled side by side; True if all serves, see `load`."""
     wanted = operator_folders() if folders is None else tuple(folders)
     kernels = kernel_folders() if folders is None else [folder for folder in wanted if has_kernel(folder)]
     with ThreadPoolExecutor(max(len(wanted) + 1, 1)) as pool:
@@ -89,9 +87,7 @@ def load_all(folders: Sequence[str] | None = None) -> bool:
 
 
 def load_ahead(folders: Sequence[str]) -> None:
-    """Begin to load the C++ of folders below ``kernels/`` in threads, the first or slowest first: later calls of `load` wait
-    less.
-    """
+    """Begin to load the C++ of folders below ``kernels/`` in threads, first those needed first: later `load` waits less."""
     _begin(load, folders)
 
 
@@ -106,9 +102,7 @@ def _begin(loading: Callable[[str], object], folders: Sequence[str]) -> None:
 
 
 def entry_points(folder: str) -> ctypes.CDLL:
-    """Return the library of a folder's kernel with the functions of ``interface.h``, compiled if need be; BuildError if it
-    cannot be.
-    """
+    """Return the library of a folder's kernel (``interface.h``), compiled if need be; BuildError if that fails."""
     with _locks[f"{folder}-kernel"]:
         found = _kernels.get(folder)
         if found is None:
@@ -142,9 +136,7 @@ def outcome_of(folder: str) -> Outcome | None:
 
 
 def error_text(folder: str) -> str:
-    """Return the commands that failed for a folder, compiled now if it was not yet, and what they printed; empty if the C++
-    serves.
-    """
+    """Return the commands that failed for a folder, compiled if it was not yet, and what they printed; else nothing."""
     load(folder)
     outcome = _outcomes[folder]
     return "" if outcome.loaded else outcome.output or f"{outcome.error}\n"

@@ -51,10 +51,7 @@ def operator_source(folder: str) -> Source:
 
 
 def kernel_source(folder: str) -> Source:
-    """Return the C++ of a folder's kernel on plain memory: ``interface.cpp`` and what else ends in ``.cpp`` but ``cpu.cpp``.
-
-    Torch's headers take longer to compile than any kernel: a force of OpenMM, which needs none of them, does not wait for that.
-    """
+    """Return a folder's C++ but ``cpu.cpp``: a force of OpenMM need not wait for torch's headers, slower than any kernel."""
     file = _file(folder, "interface.cpp")
     parts = tuple(path for path in _plain_files(folder) if path != file)
     versions, flags = (torch.__version__,), ("-std=c++17",)

@@ -368,11 +368,7 @@ def density_similarity(
     total_weight: float,
     scale: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Return what `openmm_density.kernels.density.density_similarity` returns, with the same arguments.
-
-    Indices in `atoms` that are not among the positions count as atoms out of reach: to raise an error would be to wait for the
-    GPU.
-    """
+    """Return what the operator returns; atoms not among the positions are out of reach, as an error would wait for the GPU."""
     if target.dtype != torch.float32 or not target.is_contiguous():
         raise ValueError(
             f"target must be float32 and contiguous, not {_describe(target)} with strides {target.stride()}: "

@@ -53,10 +53,7 @@ def located(
     SELECTED: tl.constexpr,
     PERIODIC: tl.constexpr,
 ):
-    """Return whether atoms reach the grid, which particles they are, their voxels, and their fractions of a voxel.
-
-    All have the shape of `atom`, the numbers of atoms to locate: (BLOCK,) or a scalar. The other arguments are those of `place`.
-    """
+    """Return whether atoms, (BLOCK,) or one, reach the grid, their particles, voxels and fractions of a voxel; see `place`."""
     there = atom < n_atoms
     if SELECTED:
         particle = tl.load(atoms + atom, mask=there, other=-1)

@@ -67,9 +67,7 @@ def _box(
     u_zz,
     orthogonal,
 ):
-    """Return the middle of a box of voxels from its first, half its size, and the squared reach beyond; a skewed one as a
-    sphere.
-    """
+    """Return the middle of a box of voxels from its first, half its size, and the squared reach; a skewed one as a sphere."""
     half_x = u_xx * ((SIZE_X - 1) / 2)
     half_y = u_yy * ((SIZE_Y - 1) / 2)
     half_z = u_zz * ((SIZE_Z - 1) / 2)
@@ -171,12 +169,11 @@ def _add_listed(
     """Add the atoms that are listed for a block to the density of its voxels, each lane its share.
 
     In an orthogonal grid an exponential is a product of one for each axis, else it takes the whole distance. One Gaussian is
-    above its value at the cut-off within it and nowhere else, so that what an atom adds is a difference of two numbers that are
-    clamped between 0 and 1, which costs the GPU nothing.
-
-    `rho`, returned too, is (BLOCK_Z, BLOCK_Y, BLOCK_X, LANES): the voxels of the lane's block. `corner_x`, `corner_y` and
-    `corner_z`, each (LANES,), are the first voxel of the block from the middle of the tile; `candidates` and `lists` of a program
-    are (BUFFER, 4) and (BUFFER + 1, BLOCKS), `gaussians` (n_atoms, WORDS), the elements of U scalars.
+    above its value at the cut-off within it and nowhere else, so that what an atom adds is a difference of two numbers that
+    are clamped between 0 and 1, which costs the GPU nothing. `rho`, returned too, is (BLOCK_Z, BLOCK_Y, BLOCK_X, LANES): the
+    voxels of the lane's block. `corner_x`, `corner_y` and `corner_z`, each (LANES,), are the first voxel of the block from the
+    middle of the tile; `candidates` and `lists` of a program are (BUFFER, 4) and (BUFFER + 1, BLOCKS), `gaussians` (n_atoms,
+    WORDS), the elements of U scalars.
     """
     u = tl.arange(0, BLOCK_X)[None, None, :, None].to(tl.float32)
     v = tl.arange(0, BLOCK_Y)[None, :, None, None].to(tl.float32)

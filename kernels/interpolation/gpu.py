@@ -30,12 +30,10 @@ def map_potential(
     periodic: bool,
     scale: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Return what `openmm_density.kernels.interpolation.map_potential` returns, with the same arguments.
+    """Return what the operator returns; new tables are read and checked, with RuntimeError while a CUDA graph is captured.
 
-    ``atoms`` and ``matrix`` are checked when they are first seen, and not again; that alone reads from the device.
-
-    Raises IndexError if an atom is not among the positions; RuntimeError if a shape or type is wrong, the steps of the
-    grid span no volume, or a CUDA graph is being captured with tables that no call has seen before.
+    Raises IndexError if an atom is not among the positions; RuntimeError if a shape or type is wrong, or the grid has no
+    volume.
     """
     _check_layout(positions, atoms, weights, potential, matrix, origin)
     n_particles, n_atoms = positions.shape[0], atoms.numel()

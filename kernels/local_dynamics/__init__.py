@@ -146,10 +146,8 @@ class _Terms(ctypes.Structure):
 class LocalDynamics:
     """Minimise and move atoms with such an energy.
 
-    Positions are arrays of shape (N, 3) in nm, of which the first M atoms move.
-
-    Raises BuildError if the C++ cannot be compiled or loaded; ValueError if a shape is not as above, or an index is not
-    that of an atom or a map.
+    Positions are arrays of shape (N, 3) in nm, of which the first M atoms move. Raises BuildError if the C++ cannot be
+    compiled or loaded; ValueError if a shape is not as above, or an index is not that of an atom or a map.
     """
 
     def __init__(self, terms: LocalTerms) -> None:
@@ -192,9 +190,7 @@ class LocalDynamics:
     def minimized(
         self, positions: np.ndarray, iterations: int, hardness: float = 1.0, tolerance: float = 10.0
     ) -> tuple[float, np.ndarray]:
-        """Return energy and positions after so many iterations, or once the gradient's root mean square is below the tolerance
-        (kJ/mol/nm).
-        """
+        """Return energy and positions after so many iterations, or once the RMS gradient is below the tolerance (kJ/mol/nm)."""
         positions = self._checked(positions).copy()
         energy = self._library.openmm_density_local_minimize(
             self._terms, positions.ctypes.data, hardness, iterations, tolerance

@@ -95,10 +95,7 @@ def give_back(
     FEATURES: tl.constexpr,
     EDGES: tl.constexpr,
 ):
-    """Return the gradients by what an atom has sent, (φ, φ′, φ″), and else by its scalars and vectors before the message.
-
-    The gradient by its position through the message is written, or added to what is there.
-    """
+    """Return the gradients by what an atom sent (φ, φ′, φ″), its scalars and vectors; write or add that by its position."""
     f = tl.arange(0, FEATURES)
     begin = tl.load(offsets + i)
     end = begin + tl.load(counts + i)

@@ -19,12 +19,7 @@ _FEW_MOLECULES = 500
 def whole_molecules(
     positions: Tensor, particles: Tensor, order: Tensor, offsets: Tensor, references: Tensor, box: Tensor
 ) -> Tensor:
-    """Return what `openmm_density.kernels.molecules.whole_molecules` returns, with the same arguments.
-
-    Tables are checked when they are first seen, and not again; that alone reads from the device.
-
-    Raises RuntimeError if a CUDA graph is being captured with tables that no call has seen before.
-    """
+    """Return what the operator returns; new tables are read and checked, with RuntimeError while a CUDA graph is captured."""
     reference.check_layout(positions, particles, order, offsets, references, box)
     tables = (particles, order, offsets)
     n_particles = positions.shape[0]
@@ -54,10 +49,7 @@ def whole_molecules(
 
 
 def among_all(values: Tensor, particles: Tensor, count: int) -> Tensor:
-    """Return what `openmm_density.kernels.molecules.among_all` returns, with the same arguments.
-
-    Raises RuntimeError if a CUDA graph is being captured with particles that no call has seen before.
-    """
+    """Return what the operator returns; RuntimeError while a CUDA graph is captured with particles not seen before."""
     reference.check_rows(values, particles)
     if not check_once("among_all", lambda: reference.check_particles(particles, count), (particles,), count):
         raise RuntimeError("among_all: evaluate once with these particles before capturing a CUDA graph")

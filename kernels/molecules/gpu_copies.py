@@ -16,12 +16,7 @@ _FOLDED_COPIES = 8
 
 
 def symmetry_copies(positions: Tensor, atoms: Tensor, rotations: Tensor, translations: Tensor) -> Tensor:
-    """Return what `openmm_density.kernels.molecules.symmetry_copies` returns, with the same arguments.
-
-    Atoms are checked when they are first seen, and not again; that alone reads from the device.
-
-    Raises RuntimeError if a CUDA graph is being captured with atoms that no call has seen before.
-    """
+    """Return what the operator returns; new atoms are read and checked, with RuntimeError while a CUDA graph is captured."""
     reference.check_operators("symmetry_copies", positions, atoms, rotations, translations)
     _check_atoms("symmetry_copies", atoms, positions.shape[0])
     n_atoms, n_copies = atoms.numel(), rotations.shape[0]
@@ -41,10 +36,7 @@ def symmetry_copies(positions: Tensor, atoms: Tensor, rotations: Tensor, transla
 
 
 def folded_copies(gradient: Tensor, atoms: Tensor, rotations: Tensor, count: int) -> Tensor:
-    """Return what `openmm_density.kernels.molecules.folded_copies` returns, with the same arguments.
-
-    Raises RuntimeError as `symmetry_copies`.
-    """
+    """Return what the operator returns; RuntimeError as `symmetry_copies`."""
     reference.check_operators("folded_copies", gradient, atoms, rotations)
     _check_atoms("folded_copies", atoms, count)
     n_atoms, n_copies = atoms.numel(), rotations.shape[0]

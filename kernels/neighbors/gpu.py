@@ -122,10 +122,7 @@ def _shape_of_rows(both_ways: bool) -> tuple[int, int]:
 
 
 def _programs_of_rows(n_atoms: int, is_new: bool) -> int:
-    """Return how many programs take rows in turn: many, so that all multiprocessors are busy; fewer where most lists still hold.
-
-    To begin them takes longer than all else of a look at such a list; the fastest of four on an H200.
-    """
+    """Return how many programs take rows in turn, fewer where most lists still hold: the fastest of four on an H200."""
     most = 8192 if not is_new else 16896 if n_atoms < 65536 else 33792
     return min(n_atoms, most)
 
@@ -141,10 +138,7 @@ def _slots_of_rows(n_atoms: int, capacity: int) -> int:
 def neighbors(
     positions: Tensor, box: Tensor | None, cutoff: float, both_ways: bool = False, capacity: int | None = None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return what `openmm_density.kernels.neighbors.neighbors` returns, with the same arguments.
-
-    Raises RuntimeError if a CUDA graph is being captured and there is no capacity.
-    """
+    """Return what the operator returns; RuntimeError if a CUDA graph is being captured and there is no capacity."""
     reference.check_call(positions, box, cutoff, 0.0, read_box=False)
     if capacity is not None and not 0 <= capacity < 2**31:
         raise ValueError(f"neighbors: capacity must be from 0 to 2^31 - 1, not {capacity}")

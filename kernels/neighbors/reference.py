@@ -36,10 +36,7 @@ def unpacked(shifts: Tensor) -> Tensor:
 def neighbors(
     positions: Tensor, box: Tensor | None, cutoff: float, both_ways: bool = False, capacity: int | None = None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return what `openmm_density.kernels.neighbors.neighbors` returns, with the same arguments.
-
-    Of a pair listed once the row is that of the atom with the smaller index; rows are sorted by neighbour, then by shift.
-    """
+    """Return what the operator returns; a pair listed once is in its smaller index's row, sorted by neighbour, then shift."""
     check_call(positions, box, cutoff, 0.0)
     if capacity is not None and not 0 <= capacity < 2**31:
         raise ValueError(f"neighbors: capacity must be from 0 to 2^31 - 1, not {capacity}")

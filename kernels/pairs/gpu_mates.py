@@ -106,10 +106,7 @@ def mate_contacts(
 
 
 def _shape_of_programs(n_blocks: int) -> tuple[int, int]:
-    """Return the blocks of an image whose spheres are looked at together, and warps: the fastest for 105 blocks on an H200.
-
-    Of many atoms most of what a program looks at is out of reach.
-    """
+    """Return the blocks of an image looked at together, and warps: the fastest for 105 blocks on an H200."""
     return (32, 4) if n_blocks <= 256 else (128, 4)
 
 

@@ -37,12 +37,7 @@ def planarity(
     constants: bool = False,
     scale: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Return what `openmm_density.kernels.planarity.planarity` returns, with the same arguments.
-
-    The tables' entries are checked when they are first seen, and not again; that alone reads from the device.
-
-    Raises RuntimeError if a CUDA graph is being captured with tables that no call has seen before.
-    """
+    """Return what the operator returns; new tables are read and checked, with RuntimeError while a CUDA graph is captured."""
     tables = (members, offsets, inverse_sigmas, atom_offsets, atom_members)
     reference.check_layout(positions, *tables)
     n_atoms = positions.shape[0]

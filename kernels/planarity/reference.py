@@ -23,10 +23,7 @@ def planarity(
     atom_members: Tensor,
     constants: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """Return what `openmm_density.kernels.planarity.planarity` returns, with the same arguments.
-
-    ``atom_offsets`` and ``atom_members`` are checked and not used: PyTorch adds to the atoms by index.
-    """
+    """Return what the operator returns; the tables of atoms are checked and not used, as PyTorch adds to the atoms by index."""
     tables = (members, offsets, inverse_sigmas, atom_offsets, atom_members)
     check_layout(positions, *tables)
     check_entries(positions.shape[0], *tables)
@@ -60,11 +57,7 @@ def deviations(positions: Tensor, members: Tensor, offsets: Tensor, inverse_sigm
 
 
 def fit_planes(coordinates: Tensor, inverse_sigma: Tensor) -> tuple[Tensor, Tensor]:
-    """Fit the weighted least-squares plane of groups of one size.
-
-    `coordinates` float64 (P, n, 3); `inverse_sigma` float64 (P, n). Returns `distance` (P, n) from the plane, along the
-    normal; `normal` (P, 3): both are 0 where there is no plane.
-    """
+    """Return distances (P, n) and normals (P, 3), 0 without a plane, of groups (P, n, 3), weighted by 1/σ, float64."""
     weight = inverse_sigma.square()
     centroid = (weight[..., None] * coordinates).sum(1) / weight.sum(1, keepdim=True)
     centred = coordinates - centroid[:, None, :]

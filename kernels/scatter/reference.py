@@ -13,18 +13,11 @@ def flat_indices(wa: Tensor, wbwc: Tensor) -> Tensor:
 
 
 def structured_scatter_add(density_cube: Tensor, wa: Tensor, wbwc: Tensor, map_size: int) -> Tensor:
-    """Sum cubes of voxels into a flat map; arguments as of the operator.
-
-    `density_cube` (C, nx, ny, nz); `wa` (C, nx); `wbwc` (C, ny, nz); `map_size`: length of the map. Returns shape
-    (map_size,).
-    """
+    """Sum cubes (C, nx, ny, nz), with wa (C, nx) and wbwc (C, ny, nz), into a flat map (map_size,), as the operator."""
     index = flat_indices(wa, wbwc).reshape(-1)
     return added_in_order(density_cube.new_zeros(map_size), index, density_cube.reshape(-1))
 
 
 def structured_gather(density_map: Tensor, wa: Tensor, wbwc: Tensor) -> Tensor:
-    """Read cubes of voxels from a flat map; arguments as of the operator.
-
-    `density_map` (map_size,); `wa` (C, nx); `wbwc` (C, ny, nz). Returns shape (C, nx, ny, nz).
-    """
+    """Read cubes (C, nx, ny, nz) from a flat map (map_size,), with wa (C, nx) and wbwc (C, ny, nz), as the operator."""
     return density_map[flat_indices(wa, wbwc)]

@@ -39,12 +39,7 @@ def torsion_maps(
     nodes: Tensor,
     scale: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Return what `openmm_density.kernels.torsion_maps.torsion_maps` returns, with the same arguments.
-
-    The tables' entries are checked when they are first seen, and not again; that alone reads from the device.
-
-    Raises RuntimeError if a CUDA graph is being captured with tables that no call has seen before.
-    """
+    """Return what the operator returns; new tables are read and checked, with RuntimeError while a CUDA graph is captured."""
     tables = (members, map_of_term, handedness, atom_offsets, atom_members, nodes)
     reference.check_layout(positions, *tables)
     n_atoms = positions.shape[0]

@@ -23,10 +23,7 @@ def torsion_maps(
     atom_members: Tensor,
     nodes: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Return what `openmm_density.kernels.torsion_maps.torsion_maps` returns, with the same arguments.
-
-    ``atom_offsets`` and ``atom_members`` are checked and not used: autograd adds to the atoms by index.
-    """
+    """Return what the operator returns; the tables of atoms are checked and not used, as autograd adds to the atoms by index."""
     tables = (members, map_of_term, handedness, atom_offsets, atom_members, nodes)
     check_layout(positions, *tables)
     check_entries(positions.shape[0], *tables)

@@ -29,10 +29,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary name as `atomic_write` does, for a file that the user has not named.
-
-    The temporary file is locked meanwhile, by which `remove_abandoned` tells it from what a killed process has left.
-    """
+    """Yield a temporary name as `atomic_write`, for a file of ours; it is locked meanwhile, which tells it from leftovers."""
     path = Path(path)
     if path.parent not in _looked_through:
         _looked_through.add(path.parent)

@@ -202,9 +202,7 @@ _PACKAGE = path.join(path.dirname(path.dirname(path.abspath(__file__))), "")
 
 
 def is_of_machine(error: BaseException) -> bool:
-    """Return whether an error, or its cause, is of the machine, as a full disk, and not of what a user gave: it may go well
-    elsewhere.
-    """
+    """Return whether an error, or its cause, is the machine's, as a full disk, and not of what a user gave."""
     seen: BaseException | None = error
     while seen is not None:
         if isinstance(seen, OSError) and seen.errno in _OF_MACHINE:

@@ -58,9 +58,7 @@ def runs_already() -> bool:
 
 @contextmanager
 def shared_gpu(gpu: str, say: Say) -> Iterator[dict[str, str]]:
-    """Start the service for one GPU and end it at the end; where it does not start a sentence says so, and programs take
-    turns.
-    """
+    """Start the service for one GPU and end it at the end; where it does not start a sentence says so."""
     own = {VISIBLE: gpu}
     if runs_already():
         yield own

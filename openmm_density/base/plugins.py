@@ -36,10 +36,8 @@ def hook_imports(load_own_forces: Callable[[], None], register_operators: Callab
     """Load plugins and register operators, so that a System or a TorchScript module that uses them can be read.
 
     Torch and OpenMM take seconds to import. For those that are imported already it is done now; for the others when somebody
-    imports them: until then there is nothing that could read anything.
-
-    `load_own_forces`: called before a System or a Force is read that is or has a force of this package;
-    `register_operators`: called once torch is imported.
+    imports them: until then there is nothing that could read anything. `load_own_forces`: called before a System or a Force is
+    read that is or has a force of this package; `register_operators`: called once torch is imported.
     """
     _import_hook.register_operators = register_operators
     before_reading = functools.partial(_call_before_reading, load_own_forces)
@@ -56,9 +54,7 @@ def hook_imports(load_own_forces: Callable[[], None], register_operators: Callab
 
 
 def defer_torch() -> None:
-    """Allow OpenMM without torch, for a process without a Context: plugins load and operators are registered when torch is
-    imported.
-    """
+    """Let OpenMM come without torch, for a process without a Context; plugins load once torch is imported."""
     _import_hook.brings_torch = False
 
 
@@ -160,9 +156,7 @@ def load_torch_plugins() -> None:
 
 
 def absent_platform(reason: str, failures: Sequence[str]) -> tuple[str, str] | None:
-    """Return the names of the platform that a machine lacks and of the library that it needs, if that is why a plugin does not
-    load.
-    """
+    """Return the platform that a machine lacks and the library it needs, if that is why a plugin does not load."""
     missing = _MISSING.search(reason)
     if missing is None:
         return None
@@ -185,9 +179,7 @@ def platform_names() -> list[str]:
 
 
 def unloaded_plugins() -> dict[str, str]:
-    """Return the openmm-torch plugins that should load here and do not, with the loader's words; not those of
-    `absent_platforms`.
-    """
+    """Return by plugin of openmm-torch, but those of `absent_platforms`, why the loader refused it."""
     load_torch_plugins()
     return dict(_unloaded)
 
@@ -226,9 +218,7 @@ def installed_version(package: str) -> str | None:
 
 
 def foreign_to_openmm_torch(versions: Mapping[str, str | None]) -> dict[str, str]:
-    """Return which of the packages of `openmm_torch_versions`, given with torch and OpenMM, no wheel was built for, and what
-    is wrong.
-    """
+    """Return what is wrong with each package whose version, by `versions`, no wheel of openmm-torch was built for."""
     foreign = {}
     for wheel, releases in _BUILT_FOR.items():
         for package, built in releases.get(versions.get(wheel) or "", {}).items():

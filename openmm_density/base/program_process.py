@@ -35,9 +35,7 @@ def begin_program(
     environment: Mapping[str, str] | None = None,
     **options: Any,
 ) -> subprocess.Popen[Any]:
-    """Start a module's ``main`` in a process and a session of its own, as Ctrl-C is for the program that started it, which
-    ends it.
-    """
+    """Start a module's ``main`` in a session of its own: Ctrl-C is for the program that started it, which ends it."""
     none = subprocess.DEVNULL
     streams = {"stdin": none, "stdout": none, **options}
     return subprocess.Popen(

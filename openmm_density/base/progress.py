@@ -192,9 +192,7 @@ class Display:
 
 
 class PipeLines(threading.Thread):
-    """Lines in a pipe: from `TOLD_EVERY` on, one for each stage and each time that so long passed; `line` gives its text after
-    the time.
-    """
+    """Lines in a pipe, from `TOLD_EVERY` on: for each stage, and each time that so long passed. `line` returns its text."""
 
     def __init__(self, line: Callable[[], str]) -> None:
         super().__init__(name="lines", daemon=True)
@@ -232,7 +230,6 @@ class NotebookBar:
     """A bar in a notebook's output, which keeps what it showed last when the notebook is saved.
 
     It is plain HTML that IPython replaces: bars of widgets need an extension in each front end, and are empty in a saved one.
-
     `stages` as for `Clock`.
     """
 
@@ -284,10 +281,7 @@ def figures_of(row: Any) -> str:
 
 
 class Clock:
-    """The time that the remaining steps will take, or, outside dynamics, the time since the last step.
-
-    `stages`: the stages to come by their names, and whether parts of the model are rebuilt before each.
-    """
+    """The time that the remaining steps will take, or since the last one; `stages`: names, and whether each rebuilds before."""
 
     def __init__(self, stages: Sequence[tuple[str, bool]] = ()) -> None:
         self._names = [name for name, _ in stages]

@@ -87,10 +87,9 @@ class Stopwatch:
     """Seconds by part.
 
     A part that begins inside another one interrupts it. In a command all time counts: time outside every part is start-up,
-    mostly imports. In a script, time outside every part is the script's own and does not count.
-
-    `started`: when the command started, on the clock of `time.monotonic`; `on_part`: called with the name of each part
-    that begins. Attributes: `identity`: unique among all stopwatches, of this process and of others.
+    mostly imports. In a script, time outside every part is the script's own and does not count. `started`: when the command
+    started, on the clock of `time.monotonic`; `on_part`: called with the name of each part that begins. Attributes:
+    `identity`: unique among all stopwatches, of this process and of others.
     """
 
     def __init__(self, started: float | None = None, on_part: Callable[[str], None] | None = None) -> None:
@@ -181,9 +180,7 @@ def process_start() -> float | None:
 
 
 def in_words(seconds_by_part: Mapping[str, float]) -> str:
-    """Return what took the time, as in ``start-up 5, dynamics 20``: parts of at least a second, or the longest; unknown ones
-    by key.
-    """
+    """Return what took a second or more, or else the longest, as in ``start-up 5, dynamics 20``; unknown parts by key."""
     told = {part: spent for part, spent in seconds_by_part.items() if round(spent) >= 1}
     if not told and seconds_by_part:
         told = dict([max(seconds_by_part.items(), key=lambda pair: pair[1])])

@@ -27,7 +27,6 @@ def takes_units(*lengths: str, **others: str) -> Callable[[_Callable], _Callable
 
     The function gets plain numbers and arrays in the units that it works in; what has no unit, and what is no number, goes
     through as it is. Every public argument that has a unit is named so: `test_units.py` looks for those that are not.
-
     `*lengths`: arguments in Å, positions among them; `**others`: the units of others by their symbols, as in
     ``strength="kJ/mol"``. Raises InputError by the function, naming the argument, if a quantity is of another kind.
     """

@@ -32,10 +32,7 @@ def program() -> NoReturn:
 def main(
     arguments: Sequence[str] | None = None, commands: Mapping[str, Callable[..., int]] = MappingProxyType({})
 ) -> int:
-    """Run a command; return the exit status: 0, 1 for what failed on the way, 2 for input that cannot be used.
-
-    `arguments` by default those of this process; `commands`: what runs a command in place of its own function.
-    """
+    """Run a command (`commands` replace its own function); return 0, 1 for what failed on the way, 2 for unusable input."""
     note_start(is_process=arguments is None)
     parser, functions = _parser()
     options, unknown = parser.parse_known_args(arguments)

@@ -48,9 +48,7 @@ _OF_AMPLITUDES = ("amplitudes", "free_flags", "free_value", "make_free_flags")
 
 
 def takes_amplitudes(path: str, columns: Sequence[str] | None, rather_than_map: bool = True) -> bool:
-    """Return whether a file is an MTZ file whose amplitudes are used, as no columns of a map are named; False of one not
-    there.
-    """
+    """Return whether a file that exists is an MTZ file whose amplitudes are used, as no columns of a map are named."""
     file = Path(path)
     if columns is not None or not is_mtz(path) or not file.is_file():
         return False

@@ -273,9 +273,7 @@ def _write_page(
 
 
 def assembly_figures(word: str, path: str, density_map: DensityMap, resolution: float) -> dict[str, Any]:
-    """Return a model's symmetry, the map's correlation with its copies by each operator, and CC of all copies; resolution in
-    Å.
-    """
+    """Return a model's symmetry, the map's correlation with each copy of itself, and CC of all copies; resolution in Å."""
     from ..models.assembly import copied_topology
     from ..models.structures import read_model
     from ..validation.correlation import cc_mask

@@ -19,10 +19,9 @@ def contact_images(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the images of a unit: of an assembly all, of a crystal those that are in reach or may be when it has moved.
 
-    Those of a crystal are all that matter until atoms have left the sphere around the start by half of `TRAVEL`.
-
-    `positions` (N, 3) in Å; `cutoff` in Å. Returns `images` (G, 3, 4): R and t (Å); with each its inverse, without the
-    identity. `numbers` int (G,) of the operator behind each.
+    Those of a crystal are all that matter until atoms have left the sphere around the start by half of `TRAVEL`. `positions`
+    (N, 3) in Å; `cutoff` in Å. Returns `images` (G, 3, 4): R and t (Å); with each its inverse, without the identity. `numbers`
+    int (G,) of the operator behind each.
     """
     centre = (positions.min(axis=0) + positions.max(axis=0)) / 2
     reach = 2 * float(np.linalg.norm(positions - centre, axis=1).max()) + cutoff + TRAVEL

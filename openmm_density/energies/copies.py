@@ -23,9 +23,7 @@ class SideBySide(torch.nn.Module):
     """Σ k_i · loss_i over models whose positions come one after the other.
 
     On a GPU every model's kernels are launched in a stream of its own: recorded as a CUDA graph they are parallel branches, so
-    that small models share the GPU.
-
-    `energies` of each model, for its own positions alone.
+    that small models share the GPU. `energies` of each model, for its own positions alone.
     """
 
     def __init__(self, energies: Sequence[SimilarityEnergy]) -> None:

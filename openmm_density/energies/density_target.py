@@ -36,9 +36,7 @@ class DensityTarget:
     resampled: bool = False
 
     def voxels(self) -> torch.Tensor:
-        """Return a float32 copy of the values for kernels (a module moved to a GPU takes it along), NaN where a voxel does not
-        count.
-        """
+        """Return a float32 copy of the values, which a module may move to a GPU; NaN where a voxel does not count."""
         data = self.map.data
         return torch.from_numpy(
             data.copy() if self.counted is None else np.where(self.counted, data, np.float32(np.nan))
@@ -65,12 +63,10 @@ class DensityTarget:
 class TargetSource:
     """A map and what of it is used, from which targets are made for Gaussians of any width.
 
-    The map and the checks of what is given here are shared by the targets of all widths. A target is one object, as long as it is
-    used, for widths of one box and one step only. They differ by design: the box grows with the cut-off until it holds all of the
-    map, and the step, where "auto" resamples, with σ.
-
-    Raises InputError if the mask is not one of the map, the map is not around the positions, or an argument is not
-    understood.
+    The map and the checks of what is given here are shared by the targets of all widths. A target is one object, as long as it
+    is used, for widths of one box and one step only. They differ by design: the box grows with the cut-off until it holds all
+    of the map, and the step, where "auto" resamples, with σ. Raises InputError if the mask is not one of the map, the map is
+    not around the positions, or an argument is not understood.
     """
 
     density_map: DensityMap

@@ -13,11 +13,10 @@ from .native_force.forms import evaluated_natively
 class EnsembleDensity(nn.Module):
     """E = k · loss(Σ_i w_i ρ_i), where ρ_i is the density of replica i and the loss that of one model.
 
-    All atoms of all replicas are one splat, whose amplitudes are multiplied by the weight of their replica, so that it costs what
-    as many atoms of one model cost, and its forces are the exact gradient: w_i ∂E/∂ρ at the place of an atom of replica i.
-
-    `energy`: that of one replica alone, among ``n_particles`` positions of its own. `displacements` float64 (R, 3) in
-    nm by which each replica is away from the frame of the map; the first is that of the particles from 0 on, and so on.
+    All atoms of all replicas are one splat, whose amplitudes are multiplied by the weight of their replica, so that it costs
+    what as many atoms of one model cost, and its forces are the exact gradient: w_i ∂E/∂ρ at the place of an atom of replica
+    i. `energy`: that of one replica alone, among ``n_particles`` positions of its own. `displacements` float64 (R, 3) in nm by
+    which each replica is away from the frame of the map; the first is that of the particles from 0 on, and so on.
     """
 
     def __init__(self, energy: DensityEnergy, displacements: Tensor) -> None:

@@ -27,9 +27,7 @@ def blurring_b_factor(resolution: float, sigma_factor: float = SIGMA_PER_RESOLUT
 def resolution_gaussians(
     weights: Tensor, resolution: float, sigma_factor: float = SIGMA_PER_RESOLUTION
 ) -> tuple[Tensor, Tensor]:
-    """Return amplitudes and exponents (N, 1) of a Gaussian per atom, of integral `weights` (N,) and σ = sigma_factor ·
-    resolution (Å).
-    """
+    """Return amplitudes and exponents (N, 1) of a Gaussian for each atom, of integral `weights` and σ = sigma_factor · d."""
     sigma = sigma_factor * resolution
     amplitudes = weights[:, None] / (2 * math.pi * sigma**2) ** 1.5
     return amplitudes, torch.full_like(amplitudes, 0.5 / sigma**2)
@@ -45,10 +43,9 @@ def form_factor_gaussians(
 ) -> tuple[Tensor, Tensor]:
     """Describe each atom by its form factor, blurred by its B factor and by the resolution.
 
-    With f(s) = Σ a exp(−b s²/4) of the table and B_d of `blurring_b_factor`: α = 4π²/(b + B + B_d) and
-    A = occupancy · a (4π/(b + B + B_d))^(3/2). Differentiable with respect to B factors and occupancies.
-
-    `b_factors`, `occupancies` (N,): B in Å²; `resolution` in Å. Returns `amplitudes`, `exponents` (N, 5).
+    With f(s) = Σ a exp(−b s²/4) of the table and B_d of `blurring_b_factor`: α = 4π²/(b + B + B_d) and A = occupancy · a
+    (4π/(b + B + B_d))^(3/2). Differentiable with respect to B factors and occupancies. `b_factors`, `occupancies` (N,): B in
+    Å²; `resolution` in Å. Returns `amplitudes`, `exponents` (N, 5).
     """
     a, b = (
         torch.as_tensor(values, dtype=b_factors.dtype)

@@ -215,10 +215,8 @@ def excluded_pairs(
 ) -> np.ndarray:
     """Return the pairs of an atom and a mate's that are up to three bonds apart across an element of symmetry, or a link.
 
-    Those of two atoms that never occur together are among them, for each operator but the identity.
-
-    `positions` (N, 3) in Å. Returns int64 (E, 3), the atom, the number of the operator and the mate's atom, in
-    ascending order.
+    Those of two atoms that never occur together are among them, for each operator but the identity. `positions` (N, 3) in Å.
+    Returns int64 (E, 3), the atom, the number of the operator and the mate's atom, in ascending order.
     """
     bonded: dict[int, list[int]] = {}
     for first, second in topology.bonds():

@@ -182,13 +182,11 @@ class MapPotentialEnergy(SimilarityEnergy):
 class WholeMolecules(nn.Module):
     """An energy for a periodic system whose positions may come wrapped, molecule by molecule, into the box.
 
-    Each molecule is shifted by the lattice vector that brings its centroid nearest to a reference point, so that wrapping changes
-    nothing. A shift leaves forces as they are.
-
-    `energy`: ``energy(positions, strength)`` of the ``particles`` alone, by their index in that list; `particles` int64
-    (M,): the particles that the energy needs; `n_particles`: how many positions there are; `molecules` int64 (M,): the
-    number of each one's molecule, from 0; `references` float64 (molecules, 3): where each molecule's centroid (over its
-    particles listed here) was at the start, in nm.
+    Each molecule is shifted by the lattice vector that brings its centroid nearest to a reference point, so that wrapping
+    changes nothing. A shift leaves forces as they are. `energy`: ``energy(positions, strength)`` of the ``particles`` alone,
+    by their index in that list; `particles` int64 (M,): the particles that the energy needs; `n_particles`: how many positions
+    there are; `molecules` int64 (M,): the number of each one's molecule, from 0; `references` float64 (molecules, 3): where
+    each molecule's centroid (over its particles listed here) was at the start, in nm.
     """
 
     def __init__(
@@ -280,12 +278,10 @@ class PlanarityEnergy(nn.Module):
 class WholePlanes(nn.Module):
     """An energy of planes whose atoms may be in different molecules, which a periodic System wraps each on its own.
 
-    Every member is taken at its image beside the first member of its plane: the nearest one, as long as a plane is smaller than
-    half the width of the box.
-
-    `energy`: ``energy(positions, strength)`` of the members, by their index in ``members``; `n_particles`: how many
-    positions there are; `members` int64 (M,): the particle of each member of each plane; `anchors` int64 (M,): the
-    particle that is its plane's first member.
+    Every member is taken at its image beside the first member of its plane: the nearest one, as long as a plane is smaller
+    than half the width of the box. `energy`: ``energy(positions, strength)`` of the members, by their index in ``members``;
+    `n_particles`: how many positions there are; `members` int64 (M,): the particle of each member of each plane; `anchors`
+    int64 (M,): the particle that is its plane's first member.
     """
 
     def __init__(self, energy: nn.Module, n_particles: int, members: Tensor, anchors: Tensor) -> None:

@@ -49,11 +49,10 @@ def refined_weights(
 ) -> np.ndarray:
     """Return the weights that maximise S(w) − prior · Σ w ln(R w), by mirror descent.
 
-    A step multiplies each weight by an exponential of its gradient and divides by their sum, which is the projected gradient of
-    what lies on the simplex (Beck and Teboulle 2003): weights stay positive and sum up to 1. The prior is the relative entropy
-    to equal weights, as in the reweighting of ensembles by maximum entropy (Bottaro, Bengtsen and Lindorff-Larsen 2020).
-
-    `similarity`: takes weights and returns S and ∂S/∂w, shape (R,). `start` (R,): where the search begins; a weight of
+    A step multiplies each weight by an exponential of its gradient and divides by their sum, which is the projected gradient
+    of what lies on the simplex (Beck and Teboulle 2003): weights stay positive and sum up to 1. The prior is the relative
+    entropy to equal weights, as in the reweighting of ensembles by maximum entropy (Bottaro, Bengtsen and Lindorff-Larsen
+    2020). `similarity`: takes weights and returns S and ∂S/∂w, shape (R,). `start` (R,): where the search begins; a weight of
     0 begins a little above it, so that it can come back.
     """
     weights = np.maximum(start, 1e-3 / len(start))

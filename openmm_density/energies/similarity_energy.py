@@ -23,11 +23,7 @@ def similarity_energy(
     n_particles: int,
     operators: SymmetryOperators | None = None,
 ) -> SimilarityEnergy:
-    """Build the module that compares atoms with a target.
-
-    `potential` of the target, for a measure that is a potential; `cutoff` in Å; `atoms` int64 (M,): their indices among
-    the positions.
-    """
+    """Build the module that compares `atoms` (M,) with a target, or its `potential` if that is the measure; `cutoff` in Å."""
     if operators is not None:
         in_all = torch.arange(len(operators) * len(atoms))
         of_all = gaussians.repeated(len(operators))

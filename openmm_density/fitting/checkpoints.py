@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 import shutil
 import struct
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,9 +21,9 @@ from ..base.errors import InputError
 from ..base.stopwatch import Stopwatch
 from ..base.units import ANGSTROM_PER_NANOMETER, takes_units
 from ..models.structure_files import Header, write_cif
+from .fit_result import Row
 from .helper_processes import HelperProcesses, HelperResult
 from .locks import LOCK
-from .log_table import log_table
 from .run_state import RunState
 from .state_files import DamagedState, read_state, write_state
 
@@ -201,9 +204,7 @@ class RunFolder:
 
 
 def remove_leftovers(path: Path) -> None:
-    """Remove what a killed process left of a locked `RunFolder`, files half written, folders half removed; the folder if it is
-    empty.
-    """
+    """Remove what a killed process left of a locked `RunFolder`: files and folders half written, an empty folder whole."""
     shutil.rmtree(_condemned(path), ignore_errors=True)
     remove_abandoned(path)
     with suppress(OSError):
@@ -216,10 +217,7 @@ def _condemned(path: Path) -> Path:
 
 
 class Trajectory:
-    """A DCD file that grows by frames, and can be continued.
-
-    `timestep` in ps; `interval`: steps between frames; `frames`: that it already holds.
-    """
+    """A DCD file that grows and can be continued: `timestep` in ps, steps between frames, and the frames that it holds."""
 
     def __init__(
         self, path: Path, topology: app.Topology, timestep: float, interval: int, frames: int
@@ -298,3 +296,21 @@ def cut_trajectory(path: Path, frames: int, atoms: int | None = None) -> bool:
 _MOST_STEPS = 1 << 31
 # Bytes before the first frame: a block of 84, one of two titles, one of the number of atoms.
 _HEADER = 276
+
+
+# Columns that only some fits have: those with a reference, or with another map.
+_OPTIONAL = ("ca_rmsd", "cc_free")
+
+
+def log_table(rows: Sequence[Row]) -> str:
+    """Return rows of a log as CSV, without the columns of what the fit does not have."""
+    last = vars(rows[-1])
+    names = [name for name, value in last.items() if name not in _OPTIONAL or value is not None]
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, names, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow(
+            {name: f"{value:.6g}" if isinstance(value, float) else value for name, value in vars(row).items()}
+        )
+    return buffer.getvalue()

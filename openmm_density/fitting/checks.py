@@ -25,9 +25,7 @@ _SET_BY_FITS = ("density_map", "topology", "resolution", "system", "positions", 
 def check_arguments(
     fit: type, density_options: Iterable[str], density_map: DensityMap, **models: Model | None
 ) -> None:
-    """Refuse arguments that a fit does not take, or of another kind, such as a model's path; of `models`, ``model`` must be
-    one.
-    """
+    """Refuse arguments that a fit does not take, or of another kind, such as a model's path; ``model`` must be one."""
     others = [name for name in signature(DensityFit).parameters if name not in _SET_BY_FITS]
     others += [option.name for option in extension_options()]
     check_keywords(fit, density_options, others)

@@ -14,10 +14,7 @@ BLOCKS_AT_REST = 2
 
 @dataclass
 class Plateau:
-    """Compare means over blocks of steps, in which thermal motion averages out.
-
-    Converged is what has, `BLOCKS_AT_REST` times in a row, changed less than the tolerances from one block to the next.
-    """
+    """Compare means over blocks of steps: converged is what changed less than the tolerances `BLOCKS_AT_REST` times in a row."""
 
     block: int = BLOCK  # Steps in a block
     similarity_tolerance: float = SIMILARITY_TOLERANCE  # Change of the mean similarity
@@ -30,9 +27,7 @@ class Plateau:
     steps: int = 0  # In the block in progress
 
     def update(self, similarity: float, positions: np.ndarray, steps: int) -> bool:
-        """Count a sample after so many more steps, `positions` (n, 3) in Å of the atoms that count; tell whether the fit has
-        converged.
-        """
+        """Count positions (n, 3) in Å after so many more steps; tell whether the fit has converged."""
         self.similarities.append(similarity)
         # Never in place: the sum so far may belong to a state that is rolled back to.
         self.total = positions if self.total is None else self.total + positions

@@ -23,9 +23,7 @@ def descend(
     """Move a Context's atoms down their forces, in steps in which the atom with the largest force moves by at most so many nm.
 
     A step that does not lower the energy is undone and shortened, others lengthen the next; atoms without mass stay. The
-    energy never rises, and each step costs one evaluation of energy and forces.
-
-    `longest_move` in nm.
+    energy never rises, and each step costs one evaluation of energy and forces. `longest_move` in nm.
     """
     system = context.getSystem()
     moves = masses_of(system) > 0

@@ -28,11 +28,7 @@ _GAS_CONSTANT = unit.MOLAR_GAS_CONSTANT_R.value_in_unit(unit.kilojoule_per_mole 
 
 
 class Dynamics:
-    """Make and run the integrators of a fit.
-
-    `protocol`: tells time step, friction, and how often the density acts; `system`: tells constraints; `seed` of the
-    noise; `safeguard`: looks at what the steps did.
-    """
+    """Make and run the integrators of a fit, by its protocol, the constraints of its System, and the noise's seed."""
 
     def __init__(self, protocol: Protocol, system: openmm.System, seed: int, safeguard: Safeguard) -> None:
         self._protocol, self._seed, self._safeguard = protocol, seed, safeguard

@@ -28,10 +28,9 @@ class EndWithin:
 
     OpenMM makes a Context, and copies a System, without letting go of Python's interpreter, which takes minutes for a large
     one: until then no thread of Python answers, and no handler runs. So another process reads the signals, hands them on to
-    who listens here, and kills this one when the time is over. In another thread than the main one nothing is done.
-
-    `seconds` from the first signal; `sentence`: what is said then on standard error; `states`: saved states that a fit
-    can go on from; `without_states`: the sentence where there are to be some, and none is there yet.
+    who listens here, and kills this one when the time is over. In another thread than the main one nothing is done. `seconds`
+    from the first signal; `sentence`: what is said then on standard error; `states`: saved states that a fit can go on from;
+    `without_states`: the sentence where there are to be some, and none is there yet.
     """
 
     def __init__(

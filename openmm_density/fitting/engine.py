@@ -22,11 +22,7 @@ from .stability import Safeguard
 
 
 class Engine:
-    """What moves the atoms of a fit.
-
-    Attributes: `platform` with its properties: the last two arguments of a Context; `contexts`: those in which stages
-    run; `trace` int: the atoms whose motion tells whether the model still changes.
-    """
+    """What moves a fit's atoms: the platform and its properties, Contexts, and `trace`, the atoms whose motion is followed."""
 
     def __init__(self, systems: FitSystems, protocol: Protocol, options: RunOptions) -> None:
         topology = systems.prepared.topology
@@ -60,12 +56,10 @@ class KeptContexts:
     """Make Contexts, and take those that are not in use any more.
 
     On Reference, and on CPU with one thread, each is made anew: what OpenMM keeps in it, as noise and the history of neighbour
-    lists, would make a resumed fit differ from the uninterrupted one. Elsewhere these are not alike to the last bit anyway. On a
-    CPU OpenMM inverts the matrix of all constraints for each, in a time that grows with the square of their number: half a
+    lists, would make a resumed fit differ from the uninterrupted one. Elsewhere these are not alike to the last bit anyway. On
+    a CPU OpenMM inverts the matrix of all constraints for each, in a time that grows with the square of their number: half a
     minute for 80 000. Of a System whose turn is over there none is kept, nor of a large one anywhere, as each takes memory for
-    all its terms.
-
-    `platform` with its properties.
+    all its terms. `platform` with its properties.
     """
 
     def __init__(self, platform: tuple[openmm.Platform, dict[str, str]]) -> None:

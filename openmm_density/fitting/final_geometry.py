@@ -30,10 +30,7 @@ RESTRAINT_SCALES = {"ramachandran": 4.0}
 
 
 def stiffen(system: openmm.System, topology: app.Topology, ideal: GeometryTerms | None = None) -> None:
-    """Multiply the force constants of a System's harmonic angles and bonds between heavy atoms.
-
-    `ideal`: whose values bonds and angles then have, as far as they are known.
-    """
+    """Multiply the force constants of angles and bonds of heavy atoms, with `ideal` values where these are known."""
     light = np.array([is_hydrogen(atom) for atom in topology.atoms()])
     for force in system.getForces():
         if isinstance(force, openmm.HarmonicAngleForce):

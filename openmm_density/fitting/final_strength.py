@@ -150,10 +150,8 @@ def find_final_strength(
 
     By how much bonds and angles exceed their bounds grows nearly linearly with the logarithm of the strength, so that the next
     trial is where a line through the last two crosses zero. The least strength is tried only where counts, of which it allows
-    more, or the bracket ask for it.
-
-    `measure`: relaxes the model at a strength in kJ/mol per fitted atom; None where it is to stop. Returns the least
-    strength, `LEAST`, where the geometry is within bounds at none; None where it was to stop.
+    more, or the bracket ask for it. `measure`: relaxes the model at a strength in kJ/mol per fitted atom; None where it is to
+    stop. Returns the least strength, `LEAST`, where the geometry is within bounds at none; None where it was to stop.
     """
     trials: list[Trial] = []
     strength = most

@@ -12,8 +12,8 @@ from openmm import app
 from ..base.errors import InputError, as_argument
 from ..maps.corrections import MapCorrections
 from ..maps.density_map import DensityMap
-from ..maps.free_maps import check_free_map
 from ..maps.half_maps import check_half_maps, check_halves_of_map
+from ..maps.map_agreement import check_free_map
 from ..models.symmetry_operators import SymmetryOperators
 from ..validation.correlation import MapCorrelation
 
@@ -44,10 +44,9 @@ class FitMap:
     def correlation(self, topology: app.Topology, resolution: float | None = None) -> MapCorrelation:
         """Return what correlates positions of a topology's atoms with the map.
 
-        Each is built once and kept as long as the map: one for each topology that is scored and each width that is searched at.
-
-        `resolution` of the model's density, in Å; that of the map by default. A model with wider Gaussians is
-        correlated at a coarser one.
+        Each is built once and kept as long as the map: one for each topology that is scored and each width that is searched
+        at. `resolution` of the model's density, in Å; that of the map by default. A model with wider Gaussians is correlated
+        at a coarser one.
         """
         key = topology, self.resolution if resolution is None else resolution
         if key not in self._correlations:

@@ -215,7 +215,6 @@ class FitSystems:
         """Return the density force at a resolution, which is that of the map or coarser, and the System with it.
 
         Each is built once; of a large model, where each takes a third of a gigabyte, the first and the newest one are kept.
-
         `resolution` in Å; a coarser one than the map's blurs the map. `left`: residues that the density does not pull.
         """
         own = self.density.resolution
@@ -239,10 +238,7 @@ class FitSystems:
         return self._systems[key]
 
     def of_stage(self, stage: Stage, positions: np.ndarray) -> tuple[DensityFit, openmm.System]:
-        """Return the density force and the System of a stage, with Gaussians as wide as the map shows the model there (Å).
-
-        Residues that a prediction is not sure of are not pulled where the map does not show them.
-        """
+        """Return a stage's density force, as wide as the map shows the model (Å), without unsure residues, and its System."""
         blur, left = 1.0, self.not_pulled(positions)
         fixed = stage.resolution is not None or stage.strength[1] == 0
         if self._protocol.match_blur and not fixed and self.density.measure.compares_widths:
@@ -374,9 +370,7 @@ class FitSystems:
         return [PositionalRestraint(topology, positions, atoms=backbone, **options)]
 
     def _force_options(self) -> dict[str, Any]:
-        """Return how our forces are made: `NativeForce`, with the bits of ``TorchForce`` and less time, without derivatives;
-        with graphs.
-        """
+        """Return how our forces are made: `NativeForce`, with graphs, has the bits of ``TorchForce`` in less time."""
         options: dict[str, Any] = {"parameter_derivative": False}
         backend, problem = own_backend(self._platform)
         if problem is None and (

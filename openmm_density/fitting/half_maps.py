@@ -70,9 +70,8 @@ def scan_strengths(
 ) -> StrengthScan:
     """Fit into one half map at a series of strengths, each from where the last ended, and score in the other.
 
-    The noise of the half maps is independent: a gain of correlation with the first alone is a fit of its noise.
-
-    `resolution` of the half maps, in Å; `strengths` in kJ/mol per fitted atom, rising.
+    The noise of the half maps is independent: a gain of correlation with the first alone is a fit of its noise. `resolution`
+    of the half maps, in Å; `strengths` in kJ/mol per fitted atom, rising.
     """
     started = time.perf_counter()
     strengths = [float(strength) for strength in strengths]

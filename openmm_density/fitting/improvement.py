@@ -26,9 +26,8 @@ def why_not_better(
     """Return a few words on why a model after a fit is not better than before it; None where it is.
 
     It is not where its correlation fell beyond its noise, nor where it fell less and its geometry is not clearly better, nor
-    where its correlation is the same and its geometry clearly worse. No reference has a part in this.
-
-    As in ``CC 0.860 before and 0.847 after, with a geometry that is not clearly better``.
+    where its correlation is the same and its geometry clearly worse. No reference has a part in this. As in ``CC 0.860 before
+    and 0.847 after, with a geometry that is not clearly better``.
     """
     correlations = f"CC {cc_before:.3f} before and {cc_after:.3f} after"
     if not cc_after >= cc_before - CC_TOLERANCE:

@@ -78,9 +78,7 @@ def protocol_asked(protocol: Any, asked: Mapping[str, Any]) -> Any:
 
 
 def entry_points(own: Path, folders: Iterable[str], group: str = GROUP) -> dict[str, str]:
-    """Return by name one group's ``package.module:Class`` of a file, then of packages in folders: `importlib.metadata` is too
-    slow.
-    """
+    """Return a group's ``package.module:Class`` by name, of a file, then of folders: `importlib.metadata` is too slow."""
     found = dict(_declared(own, group))
     others = {}
     for folder in dict.fromkeys(folders):

@@ -46,12 +46,10 @@ class StopRequest:
 
     Python's own KeyboardInterrupt surfaces wherever Python code runs next, which may be a callback deep inside a simulation
     step, from where it cannot get out. The first signal is noted only; a second ends the process, as nothing answers it. What
-    comes within `TOGETHER` seconds is one: ``timeout`` and batch systems signal the process and its group.
-    Signal handlers belong to the main thread: in another thread nothing is noted.
-
-    `heard`: called once, in a thread of its own, when the first signal comes, also while native code runs; `on_end`:
-    called there when a second one comes, before it ends the process. Attributes: `requested`: whether a signal has
-    come.
+    comes within `TOGETHER` seconds is one: ``timeout`` and batch systems signal the process and its group. Signal handlers
+    belong to the main thread: in another thread nothing is noted. `heard`: called once, in a thread of its own, when the first
+    signal comes, also while native code runs; `on_end`: called there when a second one comes, before it ends the process.
+    Attributes: `requested`: whether a signal has come.
     """
 
     def __init__(
@@ -138,9 +136,7 @@ class PromptExit:
     """See to it that SIGINT and SIGTERM end the process soon where there is nothing to save, as a context manager.
 
     They raise KeyboardInterrupt, as Python and the command line have it. Where native code holds that back, or takes it in a
-    callback, the process is ended after `GRACE` seconds.
-
-    `on_end`: called before that, in a thread of its own.
+    callback, the process is ended after `GRACE` seconds. `on_end`: called before that, in a thread of its own.
     """
 
     def __init__(self, on_end: Callable[[], None]) -> None:

@@ -51,11 +51,10 @@ class WatchedLigand:
 class LigandWatch:
     """Watch the ligands of a fit that have a learned potential.
 
-    A committee of students learned each potential. Where their forces disagree more than `LigandEnergy.bound` says, none of them
-    can be trusted: the ligand is then held by springs in the shape that it had when they last agreed, like a ligand without a
-    potential, and the potential itself does not act. After `HELD_STEPS` steps it does again. A ligand that is not known from the
-    start has its bonds and angles held as they are in the relaxed molecule, so that it comes to be known.
-
+    A committee of students learned each potential. Where their forces disagree more than `LigandEnergy.bound` says, none of
+    them can be trusted: the ligand is then held by springs in the shape that it had when they last agreed, like a ligand
+    without a potential, and the potential itself does not act. After `HELD_STEPS` steps it does again. A ligand that is not
+    known from the start has its bonds and angles held as they are in the relaxed molecule, so that it comes to be known.
     `placed` of a model, or of all its copies in a System in their order; `masses` (N,) in Da.
     """
 
@@ -64,9 +63,7 @@ class LigandWatch:
         self._masses = masses
 
     def begun(self, positions: np.ndarray) -> list[dict[str, Any]]:
-        """Return what is known at the start, positions (N, 3) in nm, of ligands as a state keeps it; unknown ones are held to
-        the next look.
-        """
+        """Return what a state keeps of ligands at the start, (N, 3) in nm; unknown ones are held to the next look."""
         return [asdict(_new(placed, positions[placed.atoms])) for placed in self.placed]
 
     def looked_at(

@@ -47,12 +47,10 @@ class FolderInUse(InputError):
 class FolderLock:
     """Keep a folder for one fit, as a context manager or until `release`.
 
-    The operating system holds the lock for this process, and ends it with the process, however that ends. Until it has ended
-    a process that was killed, which takes a moment, that one is waited for.
-
-    `folder`: made where it does not exist; `waiting`: see `Waiting`: another fit that runs in the folder is waited for,
-    in place of an error. Raises FolderInUse if another fit is running in the folder; InputError if it cannot be written
-    to, as where a symbolic link leads nowhere.
+    The operating system holds the lock for this process, and ends it with the process, however that ends. Until it has ended a
+    process that was killed, which takes a moment, that one is waited for. `folder`: made where it does not exist; `waiting`:
+    see `Waiting`: another fit that runs in the folder is waited for, in place of an error. Raises FolderInUse if another fit
+    is running in the folder; InputError if it cannot be written to, as where a symbolic link leads nowhere.
     """
 
     def __init__(self, folder: str | os.PathLike[str], waiting: Waiting | None = None) -> None:

@@ -29,10 +29,7 @@ CONTACT_SCALES = (1.0, 4.0, 16.0)
 
 
 class Minimizer:
-    """Bring Contexts of a fit to rest.
-
-    `safeguard`: looks at what comes out; `platform`: that runs their Contexts; `properties` of the platform.
-    """
+    """Bring Contexts of a fit to rest on a platform; `safeguard` looks at what comes out."""
 
     def __init__(
         self, systems: FitSystems, safeguard: Safeguard, platform: openmm.Platform, properties: dict[str, str]
@@ -47,10 +44,7 @@ class Minimizer:
         self._in_stretches = name in ("CUDA", "HIP") or waits_for_lock
 
     def minimize(self, context: openmm.Context, iterations: int, stop: Stop | None = None) -> None:
-        """Minimise in so many iterations, or fewer after a request to stop.
-
-        What blows up is tried again after a descent in small steps, and then in double precision, see `relax`.
-        """
+        """Minimise, until a request to stop; after a blow-up by a descent, then in double precision, see `relax`."""
         if iterations == 0:  # to the minimiser, no limit
             return
 
@@ -65,10 +59,7 @@ class Minimizer:
             raise self._failed(error) from None
 
     def settle(self, context: openmm.Context, iterations: int, stop: Stop | None = None) -> None:
-        """Minimise a Context from which something blew up: after a descent in small steps, or else in double precision.
-
-        That comes last, as it takes many times as long on a platform that has none, in whose place Reference computes.
-        """
+        """Minimise after a blow-up: by a descent, or else, slowly, in double precision (by Reference where there is none)."""
         attempts = (
             lambda: self._carefully(context, iterations, stop),
             lambda: self.relax(context, iterations, stop),

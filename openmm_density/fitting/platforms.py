@@ -12,7 +12,7 @@ import openmm
 from ..base.plugins import platform_names
 from ..base.stopwatch import counted
 from ..base.wording import one_line
-from .platform_errors import refuse_platform
+from .platform_probe import refuse_platform
 from .run_numbers import check_threads
 from .worker_process import available_cores
 
@@ -48,9 +48,7 @@ def make_context(
 
 
 def load_gpu_code(name: str) -> threading.Thread | None:
-    """Load in a thread what a platform's GPU kernels need, while a fit is prepared; what cannot be loaded is told where it is
-    needed.
-    """
+    """Load in a thread what a platform's GPU kernels need, while a fit is prepared; what fails is told where it is needed."""
     if name != "CUDA":
         return None
 

@@ -101,13 +101,11 @@ class Strain:
 class Relaxation:
     """Bring models to where the forces of a force field are moderate.
 
-    What joins atoms acts in full from the start. A soft repulsion, which lets atoms pass each other at first, grows in stages to
-    contact, while the anchors that hold heavy atoms where they were are loosened; bonds are pushed out of rings through the
-    nearest side. Chiral centres and peptide bonds stay as they were given, right or wrong. All forces are bounded, so that it is
-    the same on every platform but for rounding.
-
-    `system`: the force field, and restraints if they act on torsions, without constraints; `safeguard`: looks at what
-    each stage did; `properties` of the platform.
+    What joins atoms acts in full from the start. A soft repulsion, which lets atoms pass each other at first, grows in stages
+    to contact, while the anchors that hold heavy atoms where they were are loosened; bonds are pushed out of rings through the
+    nearest side. Chiral centres and peptide bonds stay as they were given, right or wrong. All forces are bounded, so that it
+    is the same on every platform but for rounding. `system`: the force field, and restraints if they act on torsions, without
+    constraints; `safeguard`: looks at what each stage did; `properties` of the platform.
     """
 
     def __init__(
@@ -141,10 +139,7 @@ class Relaxation:
     def relaxed(
         self, given: np.ndarray, stop: Stop | None = None, strain: Strain | None = None
     ) -> np.ndarray:
-        """Return positions (nm) of moderate forces; where `strain`, known or not, finds nothing bad, the array that was given.
-
-        A request to stop is looked for before each stage; what is returned then is of no use.
-        """
+        """Return positions (nm) of moderate forces, the array itself if `strain` finds nothing bad; a stop leaves it useless."""
         strain = strain or self.strain(given)
         if not strain.is_bad:
             return given

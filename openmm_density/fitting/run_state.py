@@ -14,11 +14,7 @@ from .fit_result import Row
 
 @dataclass
 class RunState:
-    """Where a fit is, between two steps.
-
-    On platforms that repeat themselves the rest of the fit follows from it: at every saved state a new Context is made, and the
-    noise drawn anew, whether the fit goes on or is resumed.
-    """
+    """Where a fit is between steps: a new Context and new noise at each saved state, so that resumed fits repeat bits."""
 
     positions: np.ndarray  # `positions`, `velocities` (N, 3) in nm and nm/ps.
     velocities: np.ndarray
@@ -63,9 +59,7 @@ class RunState:
         return max(self.caution - 1, 0)
 
     def next_segment(self) -> RunState:
-        """Return a state to go on with, while this one stays to roll back to: both share arrays and rows, which nothing
-        changes.
-        """
+        """Return a state to go on with; this one stays to roll back to, and shares arrays that nothing changes."""
         return replace(
             self,
             segment=self.segment + 1,

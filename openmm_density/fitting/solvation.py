@@ -34,9 +34,7 @@ def solvated(
     """Surround a prepared model with water and ions; they come behind its own atoms.
 
     The box reaches `padding` beyond the model, and beyond the density that it may move into: of the voxels around it, the
-    densest, as many as it has volume.
-
-    `padding` in Å.
+    densest, as many as it has volume. `padding` in Å.
     """
     modeller = _in_water(prepared, _box(prepared, density_map, padding), ionic_strength, platform)
     positions = np.array(modeller.positions.value_in_unit(unit.angstrom))

@@ -54,10 +54,9 @@ class Motion(NamedTuple):
 class Safeguard:
     """Check what segments of dynamics and minimisation did to a Context, roll back, and retry.
 
-    Every segment of a fit passes here: `run` does one in a Context that it puts back where it blows up, `check` looks at one that
-    the caller repeats from a saved state.
-
-    `topology`: names the atoms; `system`: tells their masses. Attributes: `masses` (N,) in dalton.
+    Every segment of a fit passes here: `run` does one in a Context that it puts back where it blows up, `check` looks at one
+    that the caller repeats from a saved state. `topology`: names the atoms; `system`: tells their masses. Attributes: `masses`
+    (N,) in dalton.
     """
 
     def __init__(self, topology: app.Topology, system: openmm.System) -> None:

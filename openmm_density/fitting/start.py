@@ -32,9 +32,7 @@ def examined_and_prepared(
     prepare: Callable[[Model], tuple[Prepared, Prepared]],
     stopwatch: Stopwatch,
 ) -> Start:
-    """Return a model examined and prepared, in two threads where `expected` is what `examine` will return; results are the
-    same.
-    """
+    """Return a model examined and prepared, in two threads where it is known (`expected`) what `examine` will return."""
     if expected is None:
         with stopwatch.part("placement"):
             examination = examine()

@@ -48,7 +48,6 @@ def unshown_residues(
     """Find the residues that a prediction is not sure of, and that a map does not show where they are.
 
     These have a pLDDT below 50, and correlate by less than 0.8 of the median of all others with their neighbours in the chain.
-
     `correlations`, `plddt` (R,). Returns int (U,).
     """
     if plddt is None or not (plddt < UNSURE).any():

@@ -25,9 +25,7 @@ def widest_side(density_map: DensityMap) -> float:
 
 
 def check_resolution(density_map: DensityMap, resolution: float) -> None:
-    """Raise InputError for a positive resolution (Å) that a map cannot have: nm in place of Å, for one, are ten times too
-    fine.
-    """
+    """Raise InputError for a resolution (Å) that a map cannot have, such as one in nm, which is ten times too fine."""
     # The coarsest step of an anisotropic map need not be that of what is seen.
     voxel, side = density_map.voxel_size.min(), widest_side(density_map)
     if 0 < resolution < voxel:

@@ -16,11 +16,7 @@ Transfer = Callable[[np.ndarray], np.ndarray]
 
 
 def fourier_filtered(data: np.ndarray, matrix: np.ndarray, transfer: Transfer) -> np.ndarray:
-    """Return a periodic array whose Fourier transform was multiplied by a function of |s|².
-
-    `matrix` (3, 3): its columns are the Cartesian steps in Å of the grid; `transfer`: takes |s|² in Å⁻² at every
-    frequency and returns the factor there.
-    """
+    """Return a periodic array, of steps `matrix` (3, 3) in Å, with its transform multiplied by `transfer` of |s|² in Å⁻²."""
     nz, ny, nx = data.shape
     s2 = _square_frequencies(fft.rfftfreq(nx), fft.fftfreq(ny), fft.fftfreq(nz), matrix)
     spectrum = fft.rfftn(data)
@@ -37,10 +33,8 @@ def low_passed(
 ) -> np.ndarray:
     """Return an array filtered as by `fourier_filtered`, cut at a resolution, at every so many of its points.
 
-    Only frequencies that are kept are transformed along the second and third axis, and back to no more points than
-    are asked for and hold them.
-
-    `resolution` in Å: frequencies with |s| above its inverse are set to 0.
+    Only frequencies that are kept are transformed along the second and third axis, and back to no more points than are asked
+    for and hold them. `resolution` in Å: frequencies with |s| above its inverse are set to 0.
     """
     size = np.array(data.shape[::-1])
     # |h| = |a · s| is at most |a| / resolution; one more for rounding.

@@ -28,10 +28,7 @@ class MrcContents(NamedTuple):
 
 
 def read_mrc_contents(path: str | os.PathLike[str]) -> MrcContents:
-    """Read an MRC or CCP4 file, compressed or not, for which no more memory is taken than it has bytes.
-
-    A machine stamp that contradicts the byte order is forgiven, because some programs write one.
-    """
+    """Read an MRC or CCP4 file, compressed or not, in no more memory than its bytes; a false machine stamp is forgiven."""
     path = Path(path)
     try:
         with opened(path, MAP_LIMIT) as file:

@@ -42,10 +42,7 @@ _DAMAGED = "download it again, as it is damaged"
 def read_mtz_map(
     path: str | os.PathLike[str], columns: tuple[str, str] | None = None
 ) -> tuple[np.ndarray, np.ndarray, gemmi.SpaceGroup]:
-    """Build the map of one unit cell from amplitudes and phases.
-
-    Returns `data` float32 (nz, ny, nx); `matrix` (3, 3): its columns are the steps of the grid in Å; `space_group`.
-    """
+    """Return a cell's float32 map (nz, ny, nx) of amplitudes and phases, the grid's steps (3, 3) in Å, and the space group."""
     path = Path(path)
     mtz = read_mtz(path)
     amplitude, phase = _labels(mtz, columns, path)

@@ -59,10 +59,7 @@ class NoiseModel:
         return bool(self.sigma.max() > 0)
 
     def whitened(self, density_map: DensityMap) -> DensityMap:
-        """Return a map in which the noise is the same in all shells up to the resolution, and nothing is beyond it.
-
-        Each shell is divided by its σ, in units of the smallest, so that shells weigh by what is known of them.
-        """
+        """Return a map with each shell divided by its σ, in units of the smallest, and nothing beyond the resolution."""
         least = self.sigma.min()
 
         def transfer(s2: np.ndarray) -> np.ndarray:

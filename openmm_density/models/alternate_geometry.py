@@ -44,9 +44,8 @@ class _Pairs:
 class AlternateGeometry:
     """Bonds, angles and contacts of the alternate conformers of a model as its file has them.
 
-    An alternate atom is bonded to what has its label or none; waters are bonded to nothing.
-
-    Attributes: `bonds` int (M, 2) of alternate atoms, which are numbered behind those of the model, with others.
+    An alternate atom is bonded to what has its label or none; waters are bonded to nothing. Attributes: `bonds` int (M, 2) of
+    alternate atoms, which are numbered behind those of the model, with others.
     """
 
     def __init__(self, model: Model) -> None:
@@ -74,9 +73,7 @@ class AlternateGeometry:
         self._pairs = _Pairs(ends, lengths, weights)
 
     def mended(self, positions: np.ndarray, alternates: np.ndarray) -> np.ndarray:
-        """Return the alternates (K, 3), Å, mended where they are off beside the model's atoms at `positions` (N, 3), else as
-        they are.
-        """
+        """Return the alternates (K, 3) in Å, mended where they are off beside the atoms at `positions` (N, 3)."""
         start = np.concatenate([positions, alternates])
         places, moving = start.copy(), self._moving(start)
         if not moving.any():

@@ -22,13 +22,11 @@ _FRAMES = (("N", "CA", "C"), ("C3'", "C4'", "C5'"))
 def moved_with_residues(model: Model, positions: np.ndarray) -> np.ndarray:
     """Return the positions of the alternate conformers of a model, moved with its fitted atoms.
 
-    Each conformer moves rigidly, by the motion that best superposes what it shares with the fitted one: the atoms of its residue
-    without alternates that are at most three bonds from those with; where these are fewer than three, the backbone of the fitted
-    conformer; where there is none, the atoms of the same names, and of a single atom, such as a water, its shift. Where this
-    strains bonds or angles to what a conformer shares, or to a conformer of the same label in another residue, or brings atoms
-    together, `AlternateGeometry` mends them.
-
-    `positions` (N, 3) of its fitted atoms, in Å. Returns (K, 3), Å.
+    Each conformer moves rigidly, by the motion that best superposes what it shares with the fitted one: the atoms of its
+    residue without alternates that are at most three bonds from those with; where these are fewer than three, the backbone of
+    the fitted conformer; where there is none, the atoms of the same names, and of a single atom, such as a water, its shift.
+    Where this strains bonds or angles to what a conformer shares, or to a conformer of the same label in another residue, or
+    brings atoms together, `AlternateGeometry` mends them. `positions` (N, 3) of its fitted atoms, in Å. Returns (K, 3), Å.
     """
     alternates = model.alternates
     result = alternates.positions.copy()

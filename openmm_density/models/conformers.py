@@ -213,10 +213,7 @@ def _best_label(part: list[_Place]) -> str:
 
 
 def _give_way(places: list[_Place], meetings: list[tuple[int, int, str, str, float]]) -> None:
-    """Find the places that are there in turn with those that have the label chosen where they meet.
-
-    Waters are bonded to nothing: they are left in the model, where those under different labels do not see each other.
-    """
+    """Find the places that alternate with those of the chosen label where they meet; waters, bonded to nothing, stay."""
     joined: dict[int, set[int]] = defaultdict(set)
     rivals: dict[int, list[tuple[float, int]]] = defaultdict(list)
     for a, b, label, other, distance in meetings:

@@ -39,9 +39,7 @@ class _File:
 
 
 def load_force_field(files: Sequence[Path], allow_scripts: bool = False) -> app.ForceField:
-    """Read force field files and what they include; OpenMM is handed what was checked, so that no file is exchanged in
-    between.
-    """
+    """Read force field files and what they include; OpenMM gets what was checked, so that no file can be exchanged."""
     found = tuple(_with_included(files, allow_scripts))
     try:
         if all(is_shipped(file.path) for file in found):

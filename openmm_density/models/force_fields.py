@@ -25,10 +25,7 @@ SOLVENTS = ("none", *IMPLICIT_SOLVENTS, "water")
 def force_field_files(
     names: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], solvent: str = "none"
 ) -> tuple[Path, ...]:
-    """Find the files of a force field and of an implicit solvent, in the order in which OpenMM has to read them.
-
-    A name of `FORCE_FIELDS` or `SOLVENTS` means files of OpenMM's own, also where the present folder has some of their names.
-    """
+    """Return the files of a force field and an implicit solvent in OpenMM's order; known names mean its own files."""
     check_force_field_names(names, solvent)
     files = []
     for name in _listed(names):

@@ -82,10 +82,7 @@ class Handedness:
 def handedness(
     molecule: CompleteMolecule, residue: app.topology.Residue, positions: np.ndarray
 ) -> Handedness:
-    """Compare the chiral centres of a residue with those of a molecule that it has the heavy atoms and bonds of.
-
-    `positions` (N, 3) of all atoms of its topology, in Å. A centre that is flat there counts for neither hand.
-    """
+    """Compare a residue's chiral centres, at positions (N, 3) in Å, with its molecule's; a flat one counts for neither hand."""
     own = HeavyAtoms.of(residue)
     place = np.array([positions[atom.index] for atom in own.atoms]).reshape(-1, 3)
     heavy = heavy_graph(molecule)
@@ -112,9 +109,8 @@ def handedness(
 def unlike(molecule: CompleteMolecule, residue: app.topology.Residue, positions: np.ndarray | None) -> str:
     """Return in what a residue differs from its molecule, as in ``lacks 3 of 20 heavy atoms``; nothing where it does not.
 
-    Its mirror image counts as the same. What is no part of the molecule is left to others to refuse.
-
-    `positions` (N, 3) of all atoms of its topology, in Å; without them hands are not compared.
+    Its mirror image counts as the same. What is no part of the molecule is left to others to refuse. `positions` (N, 3) of all
+    atoms of its topology, in Å; without them hands are not compared.
     """
     if is_part_of(molecule, residue):
         count = len(heavy_graph(molecule))

@@ -23,9 +23,7 @@ SHOWN = 3
 
 
 def check_twice(path: Path, residues: Sequence[ReadResidue]) -> None:
-    """Refuse residues of which some atoms are there twice, others not; twice as a whole, as waters with used-up numbers, is
-    two.
-    """
+    """Refuse residues with only some atoms twice; one that is twice as a whole, as waters are, is two residues."""
     for residue, following in pairwise(residues):
         same = (residue.chain, residue.number, residue.insertion_code, residue.segment, residue.name) == (
             *(following.chain, following.number, following.insertion_code, following.segment),

@@ -221,10 +221,7 @@ def _residue_names(model: Model) -> list[tuple[str, int, str, str]]:
 
 
 def _places(model: Model, size: int, names: list[tuple[str, str]] | None) -> np.ndarray | None:
-    """Return the row of each residue of a model in a matrix, -1 for none; None where they do not fit together.
-
-    What is no standard residue has a row for each of its atoms, or none.
-    """
+    """Return the row of each residue in a matrix (of each atom of odd ones), -1 for none; None if they do not fit together."""
     residues = list(model.topology.residues())
     polymer = np.array([_is_token(each) for each in residues])
     if names is not None:

@@ -117,9 +117,7 @@ def residue_confidence(model: Model) -> np.ndarray | None:
 def add_local_metric(
     block: gemmi.cif.Block, plddt: Mapping[tuple[str, str, str], float], program: str
 ) -> None:
-    """Add pLDDT (0 to 100, by ``_atom_site.auth_…`` chain, number, insertion code) as ``_ma_qa_metric_local`` to a block
-    without.
-    """
+    """Add pLDDT (0 to 100) by ``auth_`` chain, number and insertion code as ``_ma_qa_metric_local`` to a block without it."""
     if not plddt or block.find_loop("_ma_qa_metric_local.metric_value"):
         return
     names = (

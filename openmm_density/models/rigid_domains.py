@@ -36,9 +36,8 @@ def rigid_domains(
     Residues are first clustered by how much their distances vary over the path (average linkage). From every cut of that tree
     into parts, residues then move to the part whose rigid motion they follow best, until none does, as in a k-means of rigid
     motions (after M. Hirsch and M. Habeck, Bioinformatics 24, 2184 (2008), without their probabilities). There are as many
-    domains as bring the mean deviation from rigid bodies down by a quarter each, by default.
-
-    `traces` (F, R, 3): one atom of each residue in each frame, in Å. Returns int (R,), from 0, the largest domain.
+    domains as bring the mean deviation from rigid bodies down by a quarter each, by default. `traces` (F, R, 3): one atom of
+    each residue in each frame, in Å. Returns int (R,), from 0, the largest domain.
     """
     n_frames, n_residues = traces.shape[:2]
     best = np.zeros(n_residues, dtype=np.int64)

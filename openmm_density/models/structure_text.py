@@ -46,11 +46,7 @@ _CIF_NAMES = ("_atom_site.Cartn_x", "_struct_conn.id")
 
 
 def read_structure(path: str | os.PathLike[str], *, first_model: bool = True) -> gemmi.Structure:
-    """Read a PDB or mmCIF file with gemmi.
-
-    Its unit cell is that of nothing (1 Å) where the file's is none. Serial numbers of an mmCIF file's atoms are
-    those of their rows, from 1.
-    """
+    """Read a PDB or mmCIF file with gemmi; no cell is 1 Å, and serial numbers of mmCIF atoms are their rows, from 1."""
     path = Path(path)
     is_pdb = structure_format(path) == "PDB"
     contents = _contents(path)

@@ -95,9 +95,7 @@ def read_model(
 
 
 def _model_of(path: Path, structure: gemmi.Structure) -> tuple[Model, list[gemmi.Residue]]:
-    """Return a structure's first model without bonds, with the conformers that are fitted, and each atom's residue of the
-    file.
-    """
+    """Return a structure's first model, with the fitted conformers and without bonds, and each atom's residue of the file."""
     notes: list[str] = []
     if (found := structure_format(path)) != format_of_name(path):
         notes.append(f"{path.name} is read as {found}, which it is by its content.")

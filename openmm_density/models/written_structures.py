@@ -101,10 +101,7 @@ def atoms_of_model(
 def structure_of(
     topology: app.Topology, atoms: Sequence[WrittenAtom], header: Header, merged: bool = False
 ) -> gemmi.Structure:
-    """Make gemmi's structure of atoms, which bear the names of their records, in the residues of a topology.
-
-    Each chain of the topology is a subchain, or, `merged`, what has one name is one chain, and its polymer one subchain.
-    """
+    """Make gemmi's structure of atoms in a topology's residues; a chain is a subchain or, `merged`, all of one name is one."""
     serials = {atom.index: serial for serial, atom in enumerate(atoms, start=1) if atom.index >= 0}
     residues = list(topology.residues())
     structure = gemmi.Structure()

@@ -122,7 +122,7 @@ class Page:
     is_doubtful: bool  # Whether it is to be read with care
     cards: Sequence[Card]
     sections: Sequence[Section]
-    # What is drawn: ``residues`` (`openmm_density.report.residue_values.residue_values`), ``structures``
+    # What is drawn: ``residues`` (`openmm_density.report.shown_model.residue_values`), ``structures``
     # (`openmm_density.report.structures.drawn_models`), ``surfaces`` or None
     data: dict[str, Any] = field(repr=False)
     picture: bytes | None = field(default=None, repr=False)  # A PNG for browsers that draw nothing in 3-D

@@ -40,11 +40,7 @@ def pucker_plot(models: Sequence[ShownModel], rows: Mapping[str, int]) -> Plot:
 
 
 def pucker_figure(models: Sequence[ShownModel], rows: Mapping[str, int]) -> dict[str, Any] | None:
-    """Return δ and Pperp of the nucleotides of some models; None without a nucleotide that has both.
-
-    As `openmm_density.report.ramachandran_plot.ramachandran_figure`: the regions of RNA are what MolProbity takes for C3'-endo
-    and C2'-endo, DNA has none.
-    """
+    """Return δ and Pperp of nucleotides as `ramachandran_figure`, with MolProbity's regions for RNA; None without any."""
     data = [trace for model in reversed(models) for trace in _traces(model, rows)]
     if not data:
         return None

@@ -88,10 +88,7 @@ def traces_by_plot(
     points: tuple[np.ndarray, np.ndarray],
     hover: str,
 ) -> list[dict[str, Any]]:
-    """Return the points of a model's residues as a trace for each plot that has some.
-
-    `plots` (R,): which of `names` each of the `residues` (R,), indices of the model's, is in; `points`: x and y, each (R,).
-    """
+    """Return a model's residues (R,) at `points` x and y as a trace for each of the plots (R,) that has some."""
     labels = [residue_label(residue) for residue in model.topology.residues()]
     traces = []
     for plot in names:

@@ -92,11 +92,7 @@ def b_factor_figure(
 
 
 def spread_figure(residues: Sequence[Mapping[str, Any]], agreed: float) -> dict[str, Any] | None:
-    """Return how far several models are from each other by residue; None where nothing is known.
-
-    `residues` with ``spread`` and ``spread_backbone`` in Å, or None. `agreed` in Å, below which they agree; a line
-    shows it.
-    """
+    """Return how far models are apart by residue (``spread``, ``spread_backbone``), with a line at `agreed` (Å), or None."""
     rows = [i for i, residue in enumerate(residues) if residue["spread"] is not None]
     if not rows:
         return None

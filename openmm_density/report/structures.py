@@ -29,11 +29,7 @@ _LARGEST = 32767
 
 
 class DrawnAtoms:
-    """What of a topology the page draws.
-
-    `rows`: the place of each residue among those of the summary, by its label. Attributes: `indices` int (n,): the
-    atoms that are drawn.
-    """
+    """What of a topology the page draws: atoms int (n,), with `rows` of residues in the summary by label."""
 
     def __init__(self, topology: app.Topology, rows: Mapping[str, int]) -> None:
         self._topology, self._rows = topology, rows

@@ -61,11 +61,7 @@ def find_domains(topology: app.Topology, positions: np.ndarray) -> np.ndarray:
 
 
 def given_domains(topology: app.Topology, positions: np.ndarray, domains: Any) -> np.ndarray:
-    """Return the number of each residue's domain, as a user defines them, int (R,).
-
-    `positions` (N, 3) in Å; `domains` int (R,) {"automatic", "chain", "all"} as `find_domains`, each chain, the model
-    as a whole, an mdtraj selection for each domain, or numbers with -1 for none.
-    """
+    """Return each residue's domain (R,) as a user gives it: a word or selections as in `find_domains`, or numbers, or -1."""
     residues = atoms_by_name(topology)
     if isinstance(domains, str):
         if domains == "automatic":

@@ -407,10 +407,8 @@ def planarity_module(
 ) -> torch.nn.Module:
     """Return the module of E = k · kT · Σ ½ (d/σ)², see `openmm_density.energies.modules.PlanarityEnergy`.
 
-    ``module(positions, strength) -> (energy, forces)``, or ``module(positions, box, strength)``, where ``periodic``;
-    in nm and kJ/mol.
-
-    `particles` int (N,): whose positions the module takes, in rising order; they hold all members of planes.
+    ``module(positions, strength) -> (energy, forces)``, or ``module(positions, box, strength)``, where ``periodic``; in nm and
+    kJ/mol. `particles` int (N,): whose positions the module takes, in rising order; they hold all members of planes.
     `thermal_energy`: kT in kJ/mol. `constants`: whether E also holds kT · Σ (ln σ + ½ ln 2π), with σ in nm.
     """
     groups = [

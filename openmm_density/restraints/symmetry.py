@@ -178,11 +178,7 @@ class SymmetryRestraint(Restraint):
 
 
 def find_copies(residues: list[NamedAtoms]) -> list[list[np.ndarray]]:
-    """Group chains of one sequence.
-
-    Returns for each group the residue of each copy in each column of the alignment, -1 where it has none. The
-    columns are the residues of the longest copy.
-    """
+    """Return for each group of chains of one sequence its copies' residues by column of the longest copy, -1 for none."""
     groups: list[tuple[np.ndarray, list[np.ndarray]]] = []
     found = [chain for chain in chains(residues) if len(chain) >= SHORTEST]
     for chain in sorted(found, key=len, reverse=True):

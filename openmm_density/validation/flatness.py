@@ -38,7 +38,6 @@ def flat_ligands(topology: app.Topology, planes: PlaneSet, positions: Any) -> li
     """Measure how flat the conjugated systems of all ligands are.
 
     The planes of a ligand that share three atoms or more, as the pyrroles and methine bridges of a haem do, are one system.
-
     `positions` (N, 3) in Å without a unit.
     """
     positions = positions_in_angstrom(positions, topology.getNumAtoms())

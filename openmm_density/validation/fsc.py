@@ -119,9 +119,7 @@ def shell_correlation(first: np.ndarray, second: np.ndarray, matrix: np.ndarray)
     """Correlate two densities on one grid, shell by shell in Fourier space.
 
     FSC = Re Σ F₁F₂* / √(Σ|F₁|² Σ|F₂|²) over each shell (Harauz and van Heel, Optik 73, 146 (1986)). Shells are as wide as one
-    step along the reciprocal of the longest side of the grid.
-
-    `matrix` (3, 3): its columns are the steps of the grid in Å.
+    step along the reciprocal of the longest side of the grid. `matrix` (3, 3): its columns are the steps of the grid in Å.
     """
     if first.shape != second.shape:
         raise InputError(
@@ -209,10 +207,9 @@ def model_fsc(
 
     The map, masked around the model with a soft edge, against gemmi's electron density of the model with uniform B = 8 d (on
     which no shell's correlation depends), up to the map's Nyquist frequency. Both are taken in a box around the model, so that
-    the cost follows the model. Density of what the model lacks, where it is near the model, lowers the curve.
-
-    `positions` (N, 3): Cartesian positions in Å; `resolution`: resolution d in Å; `b_factors` (N,) in Å², in place of
-    the uniform 8 d: another curve than the one that is reported everywhere.
+    the cost follows the model. Density of what the model lacks, where it is near the model, lowers the curve. `positions` (N,
+    3): Cartesian positions in Å; `resolution`: resolution d in Å; `b_factors` (N,) in Å², in place of the uniform 8 d: another
+    curve than the one that is reported everywhere.
     """
     finest = 2 * 0.999 * density_map.voxel_size.max()
     if b_factors is None:
@@ -243,9 +240,7 @@ def unmasked_model_fsc(
     """Correlate a map with a model as `model_fsc` does, but without a mask: noise and what the model lacks lower the curve.
 
     All of the map is taken, or of one with more than 256³ voxels the box around the model with a quarter of its length on each
-    side.
-
-    `positions` (N, 3): Cartesian positions in Å; `b_factors` (N,) in Å². Returns None for the map of a crystal, which
+    side. `positions` (N, 3): Cartesian positions in Å; `b_factors` (N,) in Å². Returns None for the map of a crystal, which
     the model alone does not fill.
     """
     if density_map.periodic:

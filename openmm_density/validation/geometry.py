@@ -99,10 +99,7 @@ class GeometryReport:
     improper: np.ndarray = field(repr=False)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the numbers and names, without the lists of all peptides and centres.
-
-        What there is none of, as peptides in DNA, has None in place of how many are wrong.
-        """
+        """Return numbers and names without the lists of all peptides and centres; None for faults of what there is none of."""
         left_out = {"peptides", "omega", "centres", "improper", "nucleic_acids"}
         values = {name: value for name, value in self.__dict__.items() if name not in left_out}
         for name, count in (
@@ -318,10 +315,9 @@ def ramachandran(topology: app.Topology, positions: np.ndarray) -> Ramachandran:
     """Find where the residues of a model lie in the Ramachandran plot.
 
     The regions are those of Lovell et al., Proteins 50, 437 (2003), from the Top500 structures, for glycine, proline, residues
-    before proline and all others. Their tables, in cells of 2°, come with the package ``pyrama``. MolProbity now has
-    newer ones, from 8000 structures, and interpolates: near a border a residue can come out otherwise there.
-
-    `positions` (N, 3) in Å.
+    before proline and all others. Their tables, in cells of 2°, come with the package ``pyrama``. MolProbity now has newer
+    ones, from 8000 structures, and interpolates: near a border a residue can come out otherwise there. `positions` (N, 3) in
+    Å.
     """
     return _in_plot(backbone_torsions(topology, positions), positions)
 
@@ -366,9 +362,7 @@ def rotamer_deviations(topology: app.Topology, positions: np.ndarray) -> Rotamer
 
     Rotamers have their torsions about bonds of tetrahedral atoms near −60°, 60° and 180° (Lovell et al., Proteins 40, 389
     (2000)); a side chain with one more than 40° from all of these is no rotamer. The converse does not hold: MolProbity's
-    outliers, from multidimensional tables, include rare combinations of staggered torsions.
-
-    `positions` (N, 3) in Å.
+    outliers, from multidimensional tables, include rare combinations of staggered torsions. `positions` (N, 3) in Å.
     """
     return _deviations_of(side_chain_torsions(topology), positions)
 

@@ -125,10 +125,7 @@ class LocalGeometry:
         self._ideal_lengths, self._ideal_angles = ideal_values(self.topology, self._bonds, self._angles)
 
     def worse(self, positions: np.ndarray) -> list[Worse]:
-        """Return what is worse in other positions of the same atoms (Å), kind by kind, the worst of each first.
-
-        A bond that no molecule has is told also where it was no better before.
-        """
+        """Return what is worse in other positions (Å), kind by kind, the worst first, and any bond that no molecule has."""
         return [
             *self._bonds_of(positions),
             *self._angles_of(positions),
@@ -334,10 +331,7 @@ class LocalGeometry:
         margin: float,
         impossible: np.ndarray | None = None,
     ) -> list[Worse]:
-        """Return what is farther from what is usual than before by more than a margin, and what is impossible anyway.
-
-        Where there is a range of what is usual, what lay within it is best where it was.
-        """
+        """Return what is farther from what is usual (a range: from within it) by more than a margin, and what is impossible."""
         low, high = usual
         kept = np.where(np.isfinite(before), np.clip(before, low, high), np.nan)
         least, most = (np.where(np.isfinite(kept), kept, each) for each in usual)

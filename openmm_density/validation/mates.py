@@ -40,12 +40,10 @@ def mate_contacts(
 
     Pairs count as in `openmm_density.validation.geometry.GeometryReport.clash_count`: heavy atoms whose van der Waals spheres
     overlap by more than 0.4 Å (0.8 Å between N, O, F and S), no metals. Not counted are atoms that the input has on a special
-    position, with their own copies; atoms that are alternatives by their occupancies; and bonds to copies that the file
-    names.
-
-    `positions` (N, 3) of its atoms, in Å. `operators` of an assembly, in place of the crystal that the model's file
-    names; those of a crystal are its space group. Returns the nearest first, each pair once, with its nearest copy;
-    None where the model has no crystal, and there are no operators.
+    position, with their own copies; atoms that are alternatives by their occupancies; and bonds to copies that the file names.
+    `positions` (N, 3) of its atoms, in Å. `operators` of an assembly, in place of the crystal that the model's file names;
+    those of a crystal are its space group. Returns the nearest first, each pair once, with its nearest copy; None where the
+    model has no crystal, and there are no operators.
     """
     near_copies: Callable[[list[int], np.ndarray, float], dict[tuple[int, int], float]]
     if operators is None and (model.cell is None or not model.space_group):

@@ -9,8 +9,7 @@ import pytest
 
 from openmm_density import DensityMap
 from openmm_density.base.errors import InputError
-from openmm_density.maps.free_maps import check_free_map
-from openmm_density.maps.map_agreement import agreement_inside, is_same_map
+from openmm_density.maps.map_agreement import agreement_inside, check_free_map, is_same_map
 from openmm_density.models import read_model
 from openmm_density.models.superposition import superposition
 

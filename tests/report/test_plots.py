@@ -13,8 +13,7 @@ from openmm_density.report.fit_plots import fsc_figure, geometry_figure, progres
 from openmm_density.report.pucker_plot import pucker_figure, pucker_plot
 from openmm_density.report.ramachandran_plot import ramachandran_figure
 from openmm_density.report.residue_plots import agreement_figure, b_factor_figure
-from openmm_density.report.residue_values import rows_by_label
-from openmm_density.report.shown_model import ShownModel
+from openmm_density.report.shown_model import ShownModel, rows_by_label
 from openmm_density.validation.geometry import geometry_report, ramachandran
 
 from ..fragments import fragment

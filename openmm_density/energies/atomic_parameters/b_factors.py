@@ -274,10 +274,7 @@ class BFactorRefinement:
         )
 
     def _left_open(self, level: BLevel, masked: MaskedMap, b_factors: np.ndarray) -> np.ndarray | float:
-        """Return how far B factors, in Å² of each scattering atom, are from those without a solvent that the model displaces.
-
-        Its contrast and the density of wide atoms change a map alike: this is what the map leaves open of both.
-        """
+        """Return how far B factors (Å²) are from those without displaced solvent, which changes a map as wide atoms do."""
         if not self._solvent:
             return 0.0
         plain = prepared_refinement(
@@ -430,11 +427,7 @@ def _scored(
 
 
 def residue_rows(topology: app.Topology, refined: BFactors) -> list[dict[str, Any]]:
-    """Return the mean B factor of each residue's non-hydrogen atoms, with how well it is determined.
-
-    Returns ``residue`` (as in ``A HIS 57B``), ``b_factor`` and ``b_factor_deviation`` (Å²), and ``determined`` (0 to
-    1).
-    """
+    """Return the ``residue``, ``b_factor``, ``b_factor_deviation`` (Å²) and ``determined`` (0 to 1) of residues' heavy atoms."""
     rows = []
     for residue in topology.residues():
         every = [atom.index for atom in residue.atoms()]

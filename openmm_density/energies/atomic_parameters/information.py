@@ -23,12 +23,10 @@ def uncertainties(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return how well each B factor of a level is determined.
 
-    The second derivatives of the residual are taken without those of the density's own (Gauss-Newton), from overlaps of the atoms
-    in Fourier space up to the resolution, which the mask does not cut.
-
-    `positions` (M, 3) of the scattering atoms in Å. Returns `deviations` (G,): standard deviations in Å², of map and
-    restraints together; `determined` (G,) from 0 (the restraints alone) to 1 (the map alone): 1 − variance / variance
-    without the map.
+    The second derivatives of the residual are taken without those of the density's own (Gauss-Newton), from overlaps of the
+    atoms in Fourier space up to the resolution, which the mask does not cut. `positions` (M, 3) of the scattering atoms in Å.
+    Returns `deviations` (G,): standard deviations in Å², of map and restraints together; `determined` (G,) from 0 (the
+    restraints alone) to 1 (the map alone): 1 − variance / variance without the map.
     """
     prior = refinement.level.precision().tocsc()
     information = _information(refinement, found, positions)
@@ -45,9 +43,7 @@ def uncertainties(
 
 
 def occupancy_deviations(refinement: Refinement, found: Found, positions: np.ndarray) -> np.ndarray:
-    """Return each group's occupancy's standard deviation (Q,), with what its B factor leaves open; alternatives each by
-    itself.
-    """
+    """Return the standard deviation of each group's occupancy (Q,), with what its B factor leaves open of it."""
     level = refinement.level
     b_factors = refinement.b_factors(found.logarithms)
     s, ds = _shells(refinement.masked.resolution)

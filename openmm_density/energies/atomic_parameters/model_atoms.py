@@ -46,10 +46,7 @@ class ModelAtoms:
         occupancies: Any,
         conformers: PlacedConformers | None = None,
     ) -> ModelAtoms:
-        """Return the atoms of a model, or of a topology with positions, which by default are those of the model.
-
-        Those of further conformers come last; by default they are the model's alternates, moved with it.
-        """
+        """Return a model's atoms (or a topology's), those of conformers last: by default its alternates, moved with it."""
         is_model = isinstance(model, Model)
         topology = model.topology if is_model else model
         if positions is None:

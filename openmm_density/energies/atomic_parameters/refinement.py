@@ -57,10 +57,9 @@ class Refinement:
 
     Minimised is n/2 · ln(residual), the negative logarithm of the probability of the map whose n independent observations have
     errors of unknown size, and half the squares of what the restraints hold alike: x = ln(B + shift) of neighbours, and all x
-    about that of the best uniform B factor.
-
-    `bounds`: the least and the largest B factor in Å²; `occupancies` (M,) of the scattering atoms where they are not
-    refined. Attributes: `shift` in Å²: a part of the width of the map's own blur. What is less than it tells little.
+    about that of the best uniform B factor. `bounds`: the least and the largest B factor in Å²; `occupancies` (M,) of the
+    scattering atoms where they are not refined. Attributes: `shift` in Å²: a part of the width of the map's own blur. What is
+    less than it tells little.
     """
 
     def __init__(

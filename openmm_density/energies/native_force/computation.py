@@ -56,9 +56,7 @@ class Evaluated(NamedTuple):
 def evaluated(
     computation: Computation, positions: Tensor, parameters: Tensor, wants_derivatives: bool
 ) -> Evaluated:
-    """Call a module on its positions (M, 3) in nm and `slots` parameters (P,), float64; autograd finds forces that it does not
-    return.
-    """
+    """Call a module on positions (M, 3) in nm and float64 parameters (P,), see `slots`; autograd finds missing forces."""
     by_autograd = computation.foreign or wants_derivatives
     # Autograd's own threads would not see what torch was told of this one's recording.
     with torch.set_grad_enabled(by_autograd), torch.autograd.set_multithreading_enabled(False):
@@ -81,9 +79,7 @@ def evaluated(
 
 
 def _strengths(computation: Computation, parameters: Tensor) -> list[Tensor]:
-    """Return the strengths in the memory of the parameters: autograd differentiates each as passed, without a sum of zeros and
-    copies.
-    """
+    """Return the strengths in the parameters' memory, one by one: autograd would differentiate parts by zeros and copies."""
     first, n = STRENGTHS, computation.n_strengths
     if computation.foreign or n == 1:
         return [parameters[i].detach() for i in range(first, first + n)]

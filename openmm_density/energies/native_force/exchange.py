@@ -67,10 +67,9 @@ def give(
     """Add forces, an energy and its derivatives to OpenMM's sums.
 
     Those of the forces are integers, to which OpenMM may be adding in other streams meanwhile: the order makes no difference.
-    Nothing else may be adding to the sum of the energies where one is wanted, nor to those of the derivatives.
-
-    `forces` (M, 3) in kJ/mol/nm. `energy` float64 () in kJ/mol. `row_of_particle` int32 (N,): the row of ``forces``
-    that holds a particle's force; -1 for none.
+    Nothing else may be adding to the sum of the energies where one is wanted, nor to those of the derivatives. `forces` (M, 3)
+    in kJ/mol/nm. `energy` float64 () in kJ/mol. `row_of_particle` int32 (N,): the row of ``forces`` that holds a particle's
+    force; -1 for none.
     """
     n_slots = row_of_particle.numel()
     n_values = 0 if derivatives is None else derivatives.values.numel()

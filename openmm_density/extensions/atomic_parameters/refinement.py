@@ -26,11 +26,7 @@ def with_refined_atoms(
     half_maps: Sequence[DensityMap] = (),
     operators: SymmetryOperators | None = None,
 ) -> FitResult:
-    """Return the result of a fit with B factors and occupancies refined where its model is.
-
-    A model that was kept as it was keeps these too, as does one on its way, of a fit that was interrupted; and where they cannot
-    be refined, a note says why.
-    """
+    """Return a result with B factors and occupancies refined, or a note why not; kept and interrupted models stay as they are."""
     wants_b, wants_occupancies = protocol.b_factors != "off", protocol.occupancies != "off"
     if not (wants_b or wants_occupancies) or result.interrupted or result.simulated is not None:
         return result

@@ -23,10 +23,9 @@ from .devices import MachineShare, Slot, shared_out, visible_gpus
 from .engines import DaskEngine, JobEngine, OneByOne
 from .free_maps import check_free_maps
 from .job_folder import Earlier, JobFolder
-from .job_results import JobResult
+from .job_results import JobResult, rows_of, write_tables
 from .jobs import Job, check_jobs
 from .run_job import RunSettings
-from .tables import rows_of, write_tables
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -305,10 +304,7 @@ MOST_ROWS = 20
 
 
 class BatchProgress:
-    """Where the jobs of a batch are; as a context manager it is shown meanwhile.
-
-    `names` of all jobs; `is_shown` by default where standard error is a terminal; `link` of Dask's dashboard.
-    """
+    """Where the jobs of a batch are, shown meanwhile as a context manager, by default on a terminal; `link` to a dashboard."""
 
     def __init__(self, names: Sequence[str], is_shown: bool | None = None, link: str | None = None) -> None:
         self._console = console_for_progress()

@@ -11,10 +11,7 @@ from .jobs import Job
 
 
 def check_free_maps(jobs: Sequence[Job]) -> list[str]:
-    """Refuse free maps that cannot test what is fitted into their maps; return sentences on those that are doubtful.
-
-    Maps are compared as they are, and both inverted where a job asks for that: other corrections change both alike.
-    """
+    """Refuse free maps that cannot test fits into their maps (both inverted where asked); return sentences on doubtful ones."""
     with_free = [job for job in jobs if job.free_map is not None]
     for job in with_free:
         if job.resolution is None:
@@ -24,7 +21,7 @@ def check_free_maps(jobs: Sequence[Job]) -> list[str]:
     for path, free_path, resolution, columns, is_inverted in sorted(given):
         # Most batches have no free maps, and do not wait for what reads them.
         from ...maps.density_map import DensityMap
-        from ...maps.free_maps import check_free_map
+        from ...maps.map_agreement import check_free_map
 
         maps = [DensityMap.from_file(path, columns=columns or None), DensityMap.from_file(free_path)]
         density_map, free_map = (each.inverted() if is_inverted else each for each in maps)

@@ -1,14 +1,18 @@
-"""What became of a job, small enough to be sent through a scheduler: the rest is in its folder."""
+"""What became of a job, small enough to be sent through a scheduler; tables ``batch.csv`` and ``batch.json`` of all jobs."""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ...fitting.output.results import SUMMARY
+from ...base.atomic_files import write_text
+from ...fitting.output.results import BATCH_TABLE, SUMMARY
 from .jobs import Job
 
 
@@ -94,3 +98,45 @@ def figures_of(summary: Mapping[str, Any]) -> dict[str, Any]:
             value = value.get(part) if isinstance(value, Mapping) else None
         found[name] = value
     return found | {"doubts": len(summary.get("doubts") or ())}
+
+
+CSV, JSON = "batch.csv", BATCH_TABLE
+COLUMNS = (
+    *("name", "state", "model", "map", "resolution", "seed"),
+    *FIGURES,
+    *("cc_free", "doubts", "attempts", "seconds", "peak_memory", "host", "folder", "error"),
+)
+
+
+def rows_of(
+    jobs: Sequence[Job], results: Mapping[str, JobResult], folder: Path, free: Mapping[str, float]
+) -> list[dict[str, Any]]:
+    """Return a row for each job, in their order, with the values of `COLUMNS`."""
+    rows = []
+    for job in jobs:
+        result = results.get(job.name)
+        row = dict.fromkeys(COLUMNS) | {
+            **{name: getattr(job, name) for name in ("name", "model", "map", "resolution", "seed")},
+            "state": "unfinished",
+            "folder": os.path.relpath(job.folder, folder),
+            "cc_free": free.get(job.name),
+        }
+        if result is not None:
+            own = ("state", "attempts", "seconds", "peak_memory", "host", "error")
+            row |= {name: getattr(result, name) for name in own} | dict(result.figures)
+        rows.append(row)
+    return rows
+
+
+def write_tables(folder: Path, rows: Sequence[Mapping[str, Any]], more: Mapping[str, Any]) -> None:
+    """Write the rows as CSV, and with more as JSON."""
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, COLUMNS, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow(
+            {name: f"{value:.6g}" if isinstance(value, float) else value for name, value in row.items()}
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    write_text(folder / CSV, buffer.getvalue())
+    write_text(folder / JSON, json.dumps({**more, "jobs": list(rows)}, indent=2) + "\n")

@@ -14,13 +14,20 @@ from ...maps.density_map import DensityMap
 from ...models.structures import Model, read_model
 from ...report.page import write_page
 from ...validation.correlation import cc_mask
-from .consensus import Consensus, consensus_of, write_consensus
+from .consensus import (
+    ALL_COPIES,
+    AMPLITUDES,
+    NOT_FITTED,
+    R_FREE,
+    Consensus,
+    Ranking,
+    consensus_of,
+    write_consensus,
+)
 from .held_out import HeldOut
-from .job_results import JobResult
+from .job_results import JobResult, rows_of, write_tables
 from .jobs import Job
 from .page import MOST_MODELS, MapPage, batch_page, map_page
-from .ranking import ALL_COPIES, AMPLITUDES, NOT_FITTED, R_FREE, Ranking
-from .tables import rows_of, write_tables
 
 PAGE = "batch.html"
 

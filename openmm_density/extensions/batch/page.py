@@ -30,8 +30,7 @@ from ...report.residue_plots import spread_figure
 from ...report.shown_model import ShownModel
 from ...report.structures import drawn_models
 from ...report.surfaces import surfaces_of
-from .consensus import AGREED, Consensus, disagreeing
-from .ranking import Ranking
+from .consensus import AGREED, Consensus, Ranking, disagreeing
 
 MOST_MODELS = 24
 """That are drawn, the best ones."""

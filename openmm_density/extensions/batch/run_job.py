@@ -52,13 +52,11 @@ class Ended:
 class FitProcess:
     """A process that runs ``openmm-density fit``.
 
-    It is in a session of its own, as Ctrl-C is for the batch, and the operating system ends it when the thread that
-    started it ends, however that ends: states are saved atomically, and another process goes on from the last one.
-
-    `arguments` of ``fit``; `log`: what it prints is added to this file; `environment`: what differs from that of this
-    process; `program`: the module whose function ``main`` runs the fit: its arguments are the number of this process,
-    the file descriptor for what it tells, and those of ``fit``. Raises OSError where no more processes are allowed, or
-    the log cannot be written.
+    It is in a session of its own, as Ctrl-C is for the batch, and the operating system ends it when the thread that started it
+    ends, however that ends: states are saved atomically, and another process goes on from the last one. `arguments` of
+    ``fit``; `log`: what it prints is added to this file; `environment`: what differs from that of this process; `program`: the
+    module whose function ``main`` runs the fit: its arguments are the number of this process, the file descriptor for what it
+    tells, and those of ``fit``. Raises OSError where no more processes are allowed, or the log cannot be written.
     """
 
     def __init__(
@@ -239,9 +237,8 @@ def host_memory() -> int:
 class MemoryQueue:
     """Fits of one batch on one host, of which each begins when the memory of all that run allows it, in their order.
 
-    Each has a file that it keeps locked: what a killed process leaves counts no longer.
-
-    `name` of the batch. `total`: bytes that all may take; those of the host by default.
+    Each has a file that it keeps locked: what a killed process leaves counts no longer. `name` of the batch. `total`: bytes
+    that all may take; those of the host by default.
     """
 
     def __init__(self, name: str, total: int | None = None) -> None:

@@ -31,10 +31,9 @@ _INTERVAL = 0.3
 class LocalWorkers:
     """Workers on this machine, as a context manager: one that ends is started again.
 
-    They are programs of their own, in which nothing of the script that runs a batch is imported, and in a session of their own,
-    as Ctrl-C is for the batch. The operating system ends them with it.
-
-    `slots`: one for each; `scheduler`: its address; `security`: arguments of ``distributed.Security``.
+    They are programs of their own, in which nothing of the script that runs a batch is imported, and in a session of their
+    own, as Ctrl-C is for the batch. The operating system ends them with it. `slots`: one for each; `scheduler`: its address;
+    `security`: arguments of ``distributed.Security``.
     """
 
     def __init__(self, slots: Sequence[Slot], scheduler: str, security: Mapping[str, Any]) -> None:

@@ -34,11 +34,9 @@ class AmplitudeLikelihood:
     """The likelihood of the amplitudes that a map of `Phased` shows (Read, Acta Cryst. 1986, A42, 140-149).
 
     Scale, bulk solvent, σ_A and whatever of the model is not among these atoms are those of the `Phased` model, and stay. The
-    derivative by F_c has the coefficients of a map mF_o − DF_c, each divided by its variance. Reflections that are held out, or
-    that σ_A was estimated from, take no part.
-
-    `elements` length N: symbols. `positions` (N, 3) in Å, as in the phased model. `b_factors`, `occupancies` (N,) as
-    there; Å².
+    derivative by F_c has the coefficients of a map mF_o − DF_c, each divided by its variance. Reflections that are held out,
+    or that σ_A was estimated from, take no part. `elements` length N: symbols. `positions` (N, 3) in Å, as in the phased
+    model. `b_factors`, `occupancies` (N,) as there; Å².
     """
 
     def __init__(
@@ -143,12 +141,11 @@ ALIASING = 0.01
 class UnitCellGrid:
     """A periodic grid over a unit cell, on which the atoms of one asymmetric unit are splatted.
 
-    Copies are not splatted: by F(h) = Σ F₁(hR) exp(2πi h·t) over the operators (R, t) of the space group, the structure factors
-    of all atoms follow from F₁, those of one unit. Both directions are exact adjoints of each other.
-
-    `hkl` int32 (M, 3): the indices that are asked for; `resolution` of the finest of these, in Å. Attributes: `matrix`
-    (3, 3): its columns are the steps from voxel to voxel along x, y and z, Å; `shape`: (nz, ny, nx); `blur` in Å², to
-    be added to the atoms' B factors in what is splatted; `n_operations`: copies of a unit in the cell.
+    Copies are not splatted: by F(h) = Σ F₁(hR) exp(2πi h·t) over the operators (R, t) of the space group, the structure
+    factors of all atoms follow from F₁, those of one unit. Both directions are exact adjoints of each other. `hkl` int32 (M,
+    3): the indices that are asked for; `resolution` of the finest of these, in Å. Attributes: `matrix` (3, 3): its columns are
+    the steps from voxel to voxel along x, y and z, Å; `shape`: (nz, ny, nx); `blur` in Å², to be added to the atoms' B factors
+    in what is splatted; `n_operations`: copies of a unit in the cell.
     """
 
     def __init__(
@@ -189,9 +186,7 @@ class UnitCellGrid:
         return self._volume * (self._factor * spectrum).reshape(self._sum).sum(axis=0)
 
     def field(self, derivative: np.ndarray) -> np.ndarray:
-        """Return the derivative by one unit's density on the grid of what changes by Re(conj(derivative) · dF), `derivative`
-        (M,).
-        """
+        """Return the derivative by one unit's density of what changes by Re(conj(derivative) · dF), `derivative` (M,)."""
         each = 0.5 * self._volume * np.tile(derivative.conj(), self._sum[0]) * self._factor
         size = int(np.prod(self._half))
         # The transform back has exp(+2πi h·r), of which a half spectrum stands for both h and -h.

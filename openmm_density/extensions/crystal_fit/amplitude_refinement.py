@@ -42,11 +42,10 @@ LONGEST_MOVE, LARGEST_CHANGE = 0.1, 0.5
 class AmplitudeRefinement:
     """Refine what a cycle's fit ended with.
 
-    Minimised is E/kT − `WEIGHT` · ln(likelihood), E of force field, mates and restraints, and the prior that holds B factors of
-    neighbours alike; first by positions, then by B factors, again and again, each time with new scale, solvent and σ_A. A
-    minimum has no thermal motion, each atom has its own form factor and B factor, and phases follow the atoms.
-
-    `output`: into which models on the way are written, as ``after.*``.
+    Minimised is E/kT − `WEIGHT` · ln(likelihood), E of force field, mates and restraints, and the prior that holds B factors
+    of neighbours alike; first by positions, then by B factors, again and again, each time with new scale, solvent and σ_A. A
+    minimum has no thermal motion, each atom has its own form factor and B factor, and phases follow the atoms. `output`: into
+    which models on the way are written, as ``after.*``.
     """
 
     def __init__(self, fit: FlexibleFit, output: OutputFolder, reflections: Reflections) -> None:

@@ -158,9 +158,7 @@ def _fitted(
     listener: Listener,
     may_keep: bool,
 ) -> dict[str, Any]:
-    """Carry out or go on with a cycle's fit; return its summary, that of its first model where this may be kept and R-free
-    fell not.
-    """
+    """Carry out a cycle's fit, or go on with it; return its summary. `may_keep` its start where R-free did not fall."""
     wait_until_free(path, lambda holder: listener.say(f"waiting for the end of an earlier fit ({holder})"))
     resumed = (path / UNFINISHED).is_dir()
     output = OutputFolder(path, overwrite=not resumed, resume=resumed)

@@ -8,10 +8,10 @@ if TYPE_CHECKING:
     from .crystal_model import crystal_structure
     from .phasing import Phased, phased, phased_file
     from .r_factors import RFactors
+    from .r_factors import cycles_table as cycles_table
     from .r_factors import error_of_r_free as error_of_r_free
-    from .r_table import cycles_table as cycles_table
-    from .r_table import r_free_in_words as r_free_in_words
-    from .r_table import shells_table as shells_table
+    from .r_factors import r_free_in_words as r_free_in_words
+    from .r_factors import shells_table as shells_table
     from .reflections import Reflections, read_reflections
 
 # What users import; the others are read from here by this project.

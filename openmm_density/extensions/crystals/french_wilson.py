@@ -22,11 +22,10 @@ def amplitudes(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the expected amplitudes and their standard deviations (French and Wilson, Acta Cryst. 1978, A34, 517-525).
 
-    The measured intensity is normally distributed about the true one, which has Wilson's distribution with the mean intensity of
-    its resolution; that is interpolated between shells. Both integrals are computed by quadrature.
-
-    `intensities`, `deviations` (N,): deviations above 0; `inverse_d2` (N,): 1/d² in Å⁻²; `centric` bool (N,); `epsilon`
-    (N,): how many times a reflection is stronger by its symmetry. Returns `amplitudes`, `deviations` (N,).
+    The measured intensity is normally distributed about the true one, which has Wilson's distribution with the mean intensity
+    of its resolution; that is interpolated between shells. Both integrals are computed by quadrature. `intensities`,
+    `deviations` (N,): deviations above 0; `inverse_d2` (N,): 1/d² in Å⁻²; `centric` bool (N,); `epsilon` (N,): how many times
+    a reflection is stronger by its symmetry. Returns `amplitudes`, `deviations` (N,).
     """
     expected = epsilon * mean_intensity(intensities / epsilon, inverse_d2)
     found = np.empty((2, len(intensities)))

@@ -14,7 +14,7 @@ from ...base.progress import console_for_results
 from ...cli.amplitudes import check_of_amplitudes
 from ...cli.arguments import check_files, check_unused
 from ...cli.startup import loading
-from .r_table import r_free_in_words, shells_table
+from .r_factors import r_free_in_words, shells_table
 
 if TYPE_CHECKING:
     from .reflections import Reflections
@@ -102,10 +102,7 @@ def run_amplitudes(options: argparse.Namespace) -> int:
 
 
 def _without_hydrogens(path: str, data: Reflections) -> dict[str, Any]:
-    """Return how many hydrogens a model has and the R factors of its other atoms; nothing where it has none.
-
-    A fit adds hydrogens for its force field, with which `fitted.cif` explains data in another way than what was fitted.
-    """
+    """Return how many hydrogens a model has, which force fields need, and R factors of its other atoms; nothing without."""
     from . import crystal_structure, phased
 
     structure = crystal_structure(path, data)

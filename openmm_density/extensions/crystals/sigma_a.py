@@ -58,10 +58,9 @@ def estimate_sigma_a(
 ) -> np.ndarray:
     """Return σA at some resolutions, by the largest likelihood of normalised amplitudes.
 
-    Its logit is linear in 1/d² between nodes, each with as many reflections, which a weak prior holds alike.
-
-    `measured`, `model` (N,): normalised amplitudes of the reflections that it is estimated from; `inverse_d2` (N,) of
-    these; `centric` bool (N,); `at` (M,): 1/d² where it is asked for.
+    Its logit is linear in 1/d² between nodes, each with as many reflections, which a weak prior holds alike. `measured`,
+    `model` (N,): normalised amplitudes of the reflections that it is estimated from; `inverse_d2` (N,) of these; `centric`
+    bool (N,); `at` (M,): 1/d² where it is asked for.
     """
     n_nodes = int(np.clip(len(measured) // PER_NODE, 1, MOST_NODES))
     nodes = np.quantile(inverse_d2, (np.arange(n_nodes) + 0.5) / n_nodes)

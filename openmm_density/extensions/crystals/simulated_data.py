@@ -13,8 +13,7 @@ from ...base.errors import InputError
 from ...base.wording import counted
 from ...maps.mtz_columns import MeasuredColumns
 from ...models.structure_text import read_structure
-from .free_flags import made_flags
-from .reflections import FEWEST, Reflections
+from .reflections import FEWEST, Reflections, made_flags
 from .sigma_a import mean_squares
 from .structure_factors import calculated
 

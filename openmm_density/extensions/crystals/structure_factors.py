@@ -24,11 +24,9 @@ class CalculatedAmplitudes:
 def calculated(structure: gemmi.Structure, hkl: np.ndarray, resolution: float) -> CalculatedAmplitudes:
     """Return the structure factors of a model with X-ray form factors (IT92) and B factors, and of a mask of the solvent.
 
-    Both come from a grid by fast Fourier transform; the densities of the atoms are widened first by a B factor that is taken off
-    again, so that the grid does not show. The mask is that of Jiang and Brünger (J. Mol. Biol. 1994, 243, 100-115), as gemmi
-    makes it with the radii of cctbx.
-
-    `hkl` int32 (N, 3); `resolution` of the finest of these, in Å.
+    Both come from a grid by fast Fourier transform; the densities of the atoms are widened first by a B factor that is taken
+    off again, so that the grid does not show. The mask is that of Jiang and Brünger (J. Mol. Biol. 1994, 243, 100-115), as
+    gemmi makes it with the radii of cctbx. `hkl` int32 (N, 3); `resolution` of the finest of these, in Å.
     """
     model = structure[0]
     calculator = gemmi.DensityCalculatorX()

@@ -22,9 +22,8 @@ def add_refinement(path: Path, known: TableInput, b_factors: np.ndarray, measure
     """Add the categories of a refinement to an mmCIF file.
 
     Rows that the file has of other software and of an earlier fitting stay, and the new ones follow. What ``_refine`` says of
-    the data stays too. Names and values are those of the PDBx/mmCIF dictionary (version 5).
-
-    `b_factors` (N,) of the atoms but hydrogens, in Å².
+    the data stays too. Names and values are those of the PDBx/mmCIF dictionary (version 5). `b_factors` (N,) of the atoms but
+    hydrogens, in Å².
     """
     document = read_cif(path)
     block = next(block for block in document if block.find_loop("_atom_site.Cartn_x"))

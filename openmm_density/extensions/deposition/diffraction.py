@@ -62,10 +62,7 @@ class Crystal:
 
 
 def crystal_of(density_map: DensityMap, cell: Sequence[float] | None, space_group: str) -> Crystal | None:
-    """Return the crystal that a map, or the whole that it was cut from, is of; None of another map.
-
-    `cell`: the model's. That of a map that is a whole cell is taken where it is None.
-    """
+    """Return the crystal of a map that is, or was cut from, a whole cell, by default as the map's cell; None of others."""
     if density_map.space_group is None:
         return None
     own = tuple(density_map.cell) if density_map.periodic else None

@@ -92,9 +92,5 @@ class Accuracy:
 
 
 def disagreement(forces: np.ndarray) -> np.ndarray:
-    """Return how far the students' forces are apart on each of M geometries, in kcal/mol/Å.
-
-    `forces` (K, M, n, 3) in kJ/mol/nm. Returns (M,), the root mean square over components of the standard deviation
-    among the students.
-    """
+    """Return the RMS (M,) in kcal/mol/Å of the deviation among students' forces (K, M, n, 3) in kJ/mol/nm."""
     return np.sqrt(forces.var(0, ddof=1).mean((-2, -1))) / (KJ_PER_KCAL * 10)

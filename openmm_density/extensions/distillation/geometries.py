@@ -3,17 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...base.units import ANGSTROM_PER_NANOMETER
-from .springs import Springs
+from .accuracy import KJ_PER_KCAL
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
 
     from .ligand import Ligand
+
+
+# Å: displacements of the numerical Hessian.
+_STEP = 0.01
+
+
+class Springs:
+    """Forces between the atoms of a molecule. `molecule` with hydrogens and one set of positions."""
+
+    def __init__(self, molecule: Mol) -> None:
+        from rdkit.Chem import AllChem
+
+        properties = AllChem.MMFFGetMoleculeProperties(molecule)
+        self.name = "UFF" if properties is None else "MMFF94"
+        self._field: Any = (
+            AllChem.UFFGetMoleculeForceField(molecule)
+            if properties is None
+            else AllChem.MMFFGetMoleculeForceField(molecule, properties)
+        )
+
+    def forces(self, positions: np.ndarray) -> np.ndarray:
+        """Return forces in kJ/mol/nm on each of B geometries in nm, both of the shape (B, n, 3)."""
+        return np.stack([self._of_one(each) for each in positions])
+
+    def hessian(self, positions: np.ndarray) -> np.ndarray:
+        """Return the second derivatives (3n, 3n) in kJ/mol/nm² at positions (n, 3) in nm, by central differences."""
+        step = _STEP / ANGSTROM_PER_NANOMETER
+        moves = np.eye(positions.size).reshape(-1, *positions.shape) * step
+        found = (self.forces(positions - moves) - self.forces(positions + moves)) / (2 * step)
+        found = found.reshape(positions.size, positions.size)
+        return (found + found.T) / 2
+
+    def _of_one(self, positions: np.ndarray) -> np.ndarray:
+        # Without it RDKit takes the distances of the call before.
+        self._field.Initialize()
+        gradient = self._field.CalcGrad((positions.ravel() * ANGSTROM_PER_NANOMETER).tolist())
+        return -np.asarray(gradient).reshape(positions.shape) * (KJ_PER_KCAL * ANGSTROM_PER_NANOMETER)
+
 
 # kJ/mol/K
 BOLTZMANN = 0.00831446261815324
@@ -78,11 +116,9 @@ def dynamics(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Run Langevin dynamics (BAOAB) of B copies at once; copies that break end, and what they were just before stays.
 
-    Source: Leimkuhler and Matthews, Appl. Math. Res. eXpress 2013, 34.
-
-    `forces` from positions in nm to forces in kJ/mol/nm, both of the shape (B, n, 3); `start` (B, n, 3); `temperatures`
-    (B,) in K; `is_sound`: which of (B, n, 3) are whole molecules: `Soundness`. Returns `geometries` (M, n, 3); `which`
-    (M,): the copy that each is of.
+    Source: Leimkuhler and Matthews, Appl. Math. Res. eXpress 2013, 34. `forces` from positions in nm to forces in kJ/mol/nm,
+    both of the shape (B, n, 3); `start` (B, n, 3); `temperatures` (B,) in K; `is_sound`: which of (B, n, 3) are whole
+    molecules: `Soundness`. Returns `geometries` (M, n, 3); `which` (M,): the copy that each is of.
     """
     generator = np.random.default_rng(seed)
     thermal = np.sqrt(BOLTZMANN * temperatures / MASS)[:, None, None]
@@ -132,12 +168,7 @@ class Soundness:
 
 
 def relaxed(forces: Forces, start: np.ndarray, n_steps: int) -> np.ndarray:
-    """Minimise B geometries at once by FIRE and return them, shape (B, n, 3) in nm.
-
-    Source: Bitzek et al., Phys. Rev. Lett. 97 (2006) 170201.
-
-    `start` (B, n, 3).
-    """
+    """Minimise geometries (B, n, 3) in nm at once by FIRE (Bitzek et al., Phys. Rev. Lett. 97 (2006) 170201)."""
     positions, velocities = start.copy(), np.zeros_like(start)
     count = len(start)
     steps, mixing, uphill_since = np.full(count, STEP), np.full(count, 0.1), np.zeros(count, dtype=int)

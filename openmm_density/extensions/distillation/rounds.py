@@ -13,11 +13,10 @@ from ...base.errors import InputError, SimulationError
 from ...base.units import takes_units
 from .accuracy import FORCE_LIMIT, Accuracy, disagreement
 from .extra import imported
-from .geometries import Soundness, conformers, dynamics, normal_mode_displacements, relaxed
+from .geometries import Soundness, Springs, conformers, dynamics, normal_mode_displacements, relaxed
 from .labels import Labeller
 from .molecule import PURPOSE, ligand_of, read_molecule
 from .potential_file import STUDENTS, LigandPotential
-from .springs import Springs
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol

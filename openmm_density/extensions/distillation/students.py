@@ -123,11 +123,7 @@ class Student:
         return self.curve[-1][1]
 
     def _loss(self, positions: Tensor, energies: Tensor, forces: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the loss, and what has its gradient by the weights.
-
-        That of a loss L of forces F = -dE/dx is -(dE/dw at x + h v - dE/dw at x - h v)/2h, with v = dL/dF: first derivatives by
-        the weights at two places, for less than what it takes to differentiate the derivative by x.
-        """
+        """Return the loss and what has its gradient by the weights, -(dE/dw at x + h v - dE/dw at x - h v)/2h with v = dL/dF."""
         found = _evaluated(self.network, positions.numpy())
         predicted, pushed = (torch.as_tensor(each).requires_grad_(True) for each in found)
         off = (pushed - forces) / self._spread

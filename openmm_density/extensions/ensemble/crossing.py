@@ -28,9 +28,7 @@ _NEAR, _REACH = 1.0, 8
 
 
 def moving_parts(topology: app.Topology, first: np.ndarray, second: np.ndarray) -> list[np.ndarray]:
-    """Return the longest stretches in two places in two models (Å), in their order, each to where the models come near each
-    other.
-    """
+    """Return the longest stretches that two models (Å) have in two places, each to where the models come near each other."""
     apart, residues = _distances(topology, first, second)
     moved = [k for k in range(len(apart)) if apart[k] > APART]
     runs: list[list[int]] = []
@@ -52,9 +50,7 @@ def moving_parts(topology: app.Topology, first: np.ndarray, second: np.ndarray) 
 def best_pair(
     fit: DensityFit, topology: app.Topology, models: Sequence[np.ndarray]
 ) -> tuple[list[np.ndarray], np.ndarray]:
-    """Return the two of some models (N, 3) in Å, with weights, that fit the map best together, parts exchanged by
-    `best_crossing`.
-    """
+    """Return the two models (N, 3) in Å, and weights, that fit best together with parts exchanged by `best_crossing`."""
     pairs = [best_crossing(fit, topology, one, other) for one, other in itertools.combinations(models, 2)]
     chosen, weight, _ = max(pairs, key=lambda pair: pair[2])
     return chosen, np.array([weight, 1 - weight])
@@ -87,9 +83,7 @@ def best_weight(fit: DensityFit, models: Sequence[np.ndarray]) -> tuple[float, f
 
 
 def weight_of_first(target: np.ndarray, first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
-    """Return the weight of the first of two densities (V,), float64, whose mean correlates best with a target, and that
-    correlation.
-    """
+    """Return the weight of the first of two densities (V,) whose mean correlates best with a target, and how well."""
     w = np.linspace(0.1, 0.9, 33)
     overlap = w * (first @ target) + (1 - w) * (second @ target)
     square = w**2 * (first @ first) + 2 * w * (1 - w) * (first @ second) + (1 - w) ** 2 * (second @ second)

@@ -176,10 +176,9 @@ def write_ensemble_cif(
 ) -> None:
     """Write models as mmCIF, numbered from 1 in their order.
 
-    Weights are in a loop of their own, ``_openmm_density_replica``, with the number of the conformation that each is of, and in
-    ``_ihm_multi_state_modeling``, as integrative models have populations (Vallat et al. 2018).
-
-    `models` (N, 3) in Å where plain.
+    Weights are in a loop of their own, ``_openmm_density_replica``, with the number of the conformation that each is of, and
+    in ``_ihm_multi_state_modeling``, as integrative models have populations (Vallat et al. 2018). `models` (N, 3) in Å where
+    plain.
     """
     if not len(models) or not len(models) == len(weights) == len(conformations):
         raise InputError(

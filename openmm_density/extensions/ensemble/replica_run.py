@@ -67,11 +67,7 @@ class BlownUp(Exception):
 
 
 class ReplicaRun:
-    """Run stages with the replicas of an ensemble.
-
-    `protocol`: tells time step and friction; `strength`: k at full strength in kJ/mol per fitted atom; `platform` with
-    its properties.
-    """
+    """Run stages with replicas: `protocol` tells time step and friction, `strength` is the full k in kJ/mol per fitted atom."""
 
     def __init__(
         self,

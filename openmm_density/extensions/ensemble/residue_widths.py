@@ -25,13 +25,12 @@ _PRIOR = 1e-4
 def refined_b_factors(
     fit: DensityFit, topology: app.Topology, models: np.ndarray, weights: np.ndarray, resolution: float
 ) -> np.ndarray:
-    """Return B of every atom in Å², shape (N,), with which these models correlate best with a map; one number for each residue.
+    """Return B of every atom in Å², shape (N,), with which these models correlate best with a map; one number for each
+    residue.
 
-    The same of all replicas. The density is that of the fit's Gaussians, whose variance σ² becomes σ² + u of the residue, and the
-    gradient that of the kernel with respect to amplitudes and exponents. Returned is 8 d + 8π² u, the uniform B of every reported
-    correlation with what the residue has beyond it.
-
-    `models` (R, N, 3) in Å; `weights` (R,); `resolution`: d in Å.
+    The same of all replicas. The density is that of the fit's Gaussians, whose variance σ² becomes σ² + u of the residue, and
+    the gradient that of the kernel with respect to amplitudes and exponents. Returned is 8 d + 8π² u, the uniform B of every
+    reported correlation with what the residue has beyond it. `models` (R, N, 3) in Å; `weights` (R,); `resolution`: d in Å.
     """
     residues = np.array([atom.residue.index for atom in topology.atoms()])
     base = B_PER_RESOLUTION * resolution

@@ -17,9 +17,7 @@ def parting_stages(resolution: float, steps: int) -> tuple[Stage, ...]:
     """Return the stages in which replicas part: from a blurred map nearly to the map itself.
 
     As for one model that starts far from its density (Singharoy et al. 2016), but here with the part of the density that the
-    other replicas do not explain.
-
-    `resolution` of the map in Å.
+    other replicas do not explain. `resolution` of the map in Å.
     """
     rung = round(steps / len(_RUNGS))
     first = Stage("part", rung, (0.2, 0.5), (_WARM, _WARM), resolution + _RUNGS[0], RESTRAINTS)

@@ -36,12 +36,10 @@ def starting_models(
 ) -> list[np.ndarray]:
     """Return where replicas begin, in Å: no two of them alike, as what begins in one place stays together for long.
 
-    The first are those that were placed, or without any the fitted model. Each further one is that of the `candidates` with which
-    the mean density of all so far is most like the map.
-
-    `fit` of one replica to the map, blurred so far that it tells of motions of several Å; `fitted` (N, 3): what the fit
-    of one model ended with, in Å; `given` (N, 3): the model before it: often a conformation of its own; `placed` (N,
-    3): such as `two_places.find_two_places` returns.
+    The first are those that were placed, or without any the fitted model. Each further one is that of the `candidates` with
+    which the mean density of all so far is most like the map. `fit` of one replica to the map, blurred so far that it tells of
+    motions of several Å; `fitted` (N, 3): what the fit of one model ended with, in Å; `given` (N, 3): the model before it:
+    often a conformation of its own; `placed` (N, 3): such as `two_places.find_two_places` returns.
     """
     if replicas == 1:
         return [fitted]
@@ -109,9 +107,8 @@ def soft_modes(
     """Return the softest deformations of a model, each of shape (N, 3) with an RMSD of 1 over its trace.
 
     They are those of the anisotropic network model (Atilgan et al. 2001): equal springs between the CA or P atoms of residues
-    that are at most `REACH` apart by default. Every atom goes with the traced atom next to it.
-
-    `positions` (N, 3) in Å; `reach` in Å between two residues that are joined.
+    that are at most `REACH` apart by default. Every atom goes with the traced atom next to it. `positions` (N, 3) in Å;
+    `reach` in Å between two residues that are joined.
     """
     traced = [atom.index for atom in topology.atoms() if atom.name in ("CA", "P")]
     step = -(-len(traced) // _MOST_TRACED) if traced else 1

@@ -39,7 +39,6 @@ def conformations(
     """Return the conformations among replicas, the heaviest first.
 
     Replicas are joined from the nearest on as long as no two of a conformation are farther apart than `APART_PER_RESOLUTION`.
-
     `models` (R, N, 3) in Å; `weights` (R,); `resolution` of the map in Å.
     """
     if len(models) == 1:
@@ -58,9 +57,7 @@ def conformations(
 def fluctuations(models: np.ndarray, weights: np.ndarray, topology: app.Topology) -> np.ndarray:
     """Return the RMSF of every residue in Å, shape (n_residues,): of its CA or P, else of its atoms' centre.
 
-    √(Σ w |x − x̄|²) over the replicas, where they are in the map.
-
-    `models` (R, N, 3) in Å; `weights` (R,).
+    √(Σ w |x − x̄|²) over the replicas, where they are in the map. `models` (R, N, 3) in Å; `weights` (R,).
     """
     points = []
     for residue in topology.residues():

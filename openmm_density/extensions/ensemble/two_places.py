@@ -63,10 +63,7 @@ class Pair:
 def find_two_places(
     fits: Sequence[DensityFit], topology: app.Topology, starts: Sequence[np.ndarray]
 ) -> Pair | None:
-    """Return the two models with domains as rigid bodies that fit a map best together; None of a molecule without domains.
-
-    `starts` (N, 3): models in Å from which domains are moved, such as the fitted and the given one.
-    """
+    """Return the two of some models (N, 3) in Å, domains moved as rigid bodies, that fit best together; None without domains."""
     best: Pair | None = None
     looked: list[np.ndarray] = []
     trace = trace_of(topology)
@@ -302,9 +299,7 @@ _SMOOTHED, _TOGETHER = 9, 5
 
 
 def weak_domains(fit: DensityFit, topology: app.Topology, model: np.ndarray) -> np.ndarray | None:
-    """Return the number of each atom's weak stretch (N,), 0 where density is as elsewhere; None without one of `SMALLEST`
-    residues.
-    """
+    """Return each atom's weak stretch (N,), 0 for none; None where no stretch of `SMALLEST` residues is weak."""
     strength = _density_beside(fit, topology, model)
     residues = list(topology.residues())
     of_residue = np.zeros(len(residues), dtype=np.int64)

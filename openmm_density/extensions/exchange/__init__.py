@@ -92,11 +92,7 @@ def exchange_note(exchange: Sequence[Mapping[str, Any]]) -> str | None:
 
 
 def exchanged_in_words(exchange: Sequence[Mapping[str, Any]]) -> str | None:
-    """Return a line on the replicas of a fit.
-
-    As in ``8 replicas of 20 to 200 kJ/mol per fitted atom, 12 to 45% of exchanges accepted, 3 round trips, rung
-    6 of 8 went on; 40 s``; None if there were none.
-    """
+    """Return a line on a fit's replicas, their strengths, exchanges, round trips and the rung that went on; None without any."""
     lines = []
     for each in exchange:
         strengths, parts = each["strengths"], [part for part in each["acceptance"] if part is not None]

@@ -127,9 +127,7 @@ class ReplicaStage:
                 self._exchange.settle()
 
     def is_at(self, running: StageContext, state: RunState) -> bool:
-        """Return whether these replicas are at a saved state; never on platforms that repeat bits: there Contexts are made as
-        on resuming.
-        """
+        """Return whether these go on from a saved state without new Contexts, which repeating platforms always make."""
         return (
             not self._repeats_itself
             and self._saved is not None
@@ -187,9 +185,8 @@ class ReplicaStage:
         """Let the best replica go on, once all are minimised as on the last rung.
 
         The lower its energy and, where the map shows it, the more the density beside its backbone speaks for its register, the
-        better it is: weighed as by the search for registers.
-
-        `ca_rmsd`: distance to a reference in Å of positions in Å, to be reported; None where there is none.
+        better it is: weighed as by the search for registers. `ca_rmsd`: distance to a reference in Å of positions in Å, to be
+        reported; None where there is none.
         """
         chosen, told = len(self._exchange.ladder) - 1, {}
         if not stop.requested:

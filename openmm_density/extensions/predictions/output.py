@@ -68,10 +68,7 @@ def prediction_told(name: str, fit: FlexibleFit, result: FitResult) -> Told:
 
 
 def confidence_doubts(name: str, residues: Sequence[Mapping[str, Any]], plddt: np.ndarray) -> list[Doubt]:
-    """Return a doubt on confident stretches that fit far worse than is usual, and one on unsure ones that fit as well as usual.
-
-    `residues`: R of a report, with ``correlation``; `plddt` (R,). Both are averaged over 5 residues of a chain.
-    """
+    """Return doubts on confident stretches (means over 5 residues) that fit far worse than usual, and on unsure ones that fit."""
     correlations = _correlations(residues)
     chains: dict[str, list[int]] = {}
     for row, residue in enumerate(residues):

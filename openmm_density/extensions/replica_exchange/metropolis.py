@@ -26,9 +26,8 @@ class Attempt(NamedTuple):
 def exchange_neighbours(reduced: np.ndarray, odd: bool, random: np.random.Generator) -> Attempt:
     """Draw which neighbours on a ladder exchange their models, with the probability min(1, exp(−Δ)).
 
-    Δ = u_i(x_j) + u_j(x_i) − u_i(x_i) − u_j(x_j) (Sugita & Okamoto 1999, Fukunishi et al. 2002): no rung's ensemble is changed.
-
-    `reduced` (R, R): u_i(x_j): the energy in kT that the model on rung j has on rung i. Only neighbours count.
+    Δ = u_i(x_j) + u_j(x_i) − u_i(x_i) − u_j(x_j) (Sugita & Okamoto 1999, Fukunishi et al. 2002): no rung's ensemble is
+    changed. `reduced` (R, R): u_i(x_j): the energy in kT that the model on rung j has on rung i. Only neighbours count.
     """
     rungs = len(reduced)
     order, accepted, rises = np.arange(rungs), np.full(rungs - 1, -1), np.zeros(rungs - 1)

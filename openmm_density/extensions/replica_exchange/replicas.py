@@ -105,10 +105,7 @@ class Simulated:
 
 
 class Replicas(ABC):
-    """The replicas of a ladder, each in the slot of its rung or, where only strengths differ, in any slot.
-
-    `positions`, `velocities` (R, N, 3) of the rungs, in nm and nm/ps. `seed` of the noise; not 0.
-    """
+    """A ladder's replicas, in the slots of their rungs, or in any where only strengths differ; (R, N, 3) in nm and nm/ps."""
 
     def __init__(
         self, simulated: Simulated, positions: np.ndarray, velocities: np.ndarray, seed: int
@@ -361,10 +358,7 @@ class MergedReplicas(Replicas):
 def langevin_of_many_temperatures(
     kelvin: np.ndarray, friction: float, timestep: float
 ) -> openmm.CustomIntegrator:
-    """Build the middle scheme of Langevin's dynamics (Zhang et al. 2019) with a temperature (K) for each particle.
-
-    `kelvin` (N,); `friction`, `timestep` in 1/ps and ps.
-    """
+    """Build the middle scheme (Zhang et al. 2019) with a temperature (N,) in K for each particle; 1/ps and ps."""
     integrator = openmm.CustomIntegrator(timestep)
     integrator.addGlobalVariable("a", math.exp(-friction * timestep))
     integrator.addGlobalVariable("b", math.sqrt(1 - math.exp(-2 * friction * timestep)))

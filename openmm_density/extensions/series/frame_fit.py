@@ -131,11 +131,7 @@ class FrameFits:
         return self._carried_out(step, Path(self.settings.model), None)
 
     def from_neighbour(self, step: Step, neighbour: FrameFit) -> list[FrameFit]:
-        """Return the fits of a volume from a neighbour's model.
-
-        Where that starts far from its density, or the shorter protocol loses much of the correlation, the protocol of the first
-        volume is carried out.
-        """
+        """Return a volume's fits from a neighbour's model: by the first's protocol too if it starts far off or loses much CC."""
         fits = []
         if self._is_near(step, neighbour):
             fits.append(self._carried_out(step, neighbour.next_start, neighbour.model))
@@ -223,10 +219,7 @@ FAULTS = (
 
 
 def better_fit(fits: Sequence[FrameFit]) -> FrameFit:
-    """Return the fit with the highest correlation; among those that hardly differ in it, the one with the best geometry.
-
-    The correlation is the free one where there is one. Where geometries have as many faults, the first stays.
-    """
+    """Return the fit with the highest (free) correlation; of those alike in it the first with the fewest faults of geometry."""
     highest = max(fit.score for fit in fits)
     equal = [fit for fit in fits if fit.score >= highest - CC_TOLERANCE]
     return min(equal, key=lambda fit: faults(fit.summary["geometry_final"]))

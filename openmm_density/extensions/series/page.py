@@ -13,8 +13,7 @@ from ...models.rigid_domains import DomainMotion
 from ...report.blocks import Block, Card, Command, Facts, Item, Items, Page, Plot, Section, Table, Text
 from ...report.citations import citations
 from ...report.colors import AFTER, BEFORE, DOUBTFUL, OTHER, REBUILT, REFERENCE
-from ...report.residue_values import residue_values
-from ...report.shown_model import ShownModel
+from ...report.shown_model import ShownModel, residue_values
 from ...report.structures import drawn_models
 from ...report.surfaces import MOST_VOXELS, surfaces_of
 from .fit_doubts import fit_doubts, fit_notes

@@ -367,9 +367,7 @@ def change_of_volumes(one: DensityMap, other: DensityMap, positions: Sequence[np
 
 
 def moved_most(trace: Trace, one: np.ndarray, other: np.ndarray) -> list[str]:
-    """Return the stretches of traces (R, 3), the rest superposed, that move by at least half of the farthest residue's way, in
-    Å.
-    """
+    """Return the stretches (traces (R, 3) in Å) that move by half of the farthest residue's way, the rest superposed."""
     still = np.ones(len(one), dtype=bool)
     # What stays is found in turns: the moving part would pull the superposition along.
     for _ in range(5):

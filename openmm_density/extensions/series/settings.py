@@ -49,10 +49,7 @@ class Settings:
         return DensityMap.from_file(self.free_maps[frame - 1]) if self.free_maps else None
 
     def facts(self, frame: int, corrected: DensityMap) -> VolumeFacts:
-        """Return what is compared of a volume, by its number from 1.
-
-        `corrected`: the volume. Raises InputError if its free map cannot test what is fitted into it.
-        """
+        """Return what is compared of a volume, numbered from 1 and corrected; InputError if its free map cannot test it."""
         free = self.read_free_map(frame)
         if free is None:
             return VolumeFacts.of(corrected)
@@ -82,10 +79,7 @@ class Settings:
             ) from None
 
     def write(self, folder: Path) -> None:
-        """Write the settings into the folder of the series.
-
-        Raises InputError if the folder is that of a series with other settings, or one of them is no plain value.
-        """
+        """Write the settings into the series' folder; InputError if it has others, or one is no plain value."""
         told = self._as_dict()
         path = folder / SETTINGS
         if path.exists():

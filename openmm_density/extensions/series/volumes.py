@@ -13,7 +13,7 @@ import numpy as np
 from ...base.errors import InputError
 from ...base.given_files import check_given_file
 from ...maps.density_map import DensityMap
-from ...maps.free_maps import check_free_map
+from ...maps.map_agreement import check_free_map
 from ...maps.map_suffixes import map_format
 
 LEAST = 2

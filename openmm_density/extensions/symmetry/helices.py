@@ -126,9 +126,7 @@ def find_helix_in_map(density_map: DensityMap, rise: float, twist: float) -> tup
 
 
 def helix_of_motion(rotation: np.ndarray, translation: np.ndarray) -> HelixPlace:
-    """Return the helix of which one step is the motion x′ = R x + t (Chasles), Å: its axis, rise and twist, the twist from 0
-    to 180.
-    """
+    """Return the helix of which one step is x′ = R x + t (Chasles), Å: its axis, rise and twist, from 0 to 180."""
     vector = Rotation.from_matrix(rotation).as_rotvec()
     angle = float(np.linalg.norm(vector))
     axis = vector / angle if angle > 1e-6 else np.asarray(translation) / np.linalg.norm(translation)

@@ -58,10 +58,7 @@ class ModelAgreement:
 
 
 def model_agreement(fit: FlexibleFit, result: FitResult) -> ModelAgreement:
-    """Assess the models of a fit: each residue before and after, and where it is to be doubted.
-
-    Raises InputError if a residue has no number.
-    """
+    """Assess the models of a fit, each residue before and after, and doubts; InputError for a residue without a number."""
     reports = {stage: report.result() for stage, report in _map_reports(fit, result).items()}
     model, reference = result.prepared.model, fit.reference
     pairs = None if reference is None else pairs_with(model, reference)

@@ -14,14 +14,13 @@ from ...base.atomic_files import atomic_write, remove_abandoned, write_text
 from ...base.errors import InputError
 from ...base.wording import one_line
 from ...models.structure_files import pdb_limit, prepared_header, write_cif, write_model_cif, write_pdb
-from ..checkpoints import RunFolder, remove_leftovers
+from ..checkpoints import RunFolder, log_table, remove_leftovers
 from ..fit_result import FitResult, Written
 from ..flexible_fit import FlexibleFit
 from ..half_maps import StrengthScan
 from ..installed_extensions import extensions
 from ..interrupts import Stop
 from ..locks import FolderLock
-from ..log_table import log_table
 from ..written_atoms import (
     input_b_factors,
     input_occupancies,

@@ -69,10 +69,7 @@ def worse_in_fit(prepared: Prepared, result: FitResult, planes: PlaneSet) -> lis
 
 
 def changed_elements(model: Model) -> list[Worse]:
-    """Return the atoms that are written with another element than the file gives them, as atomic numbers.
-
-    A file that gives none leaves it to names, which tell those of organic molecules and of ions that are called by theirs.
-    """
+    """Return the atoms (atomic numbers) that are written as other elements than the file gives, or, without any, names tell."""
     found = []
     for record in (*model.records, *model.alternates.records):
         given, now = record.file_element, record.element

@@ -22,11 +22,7 @@ if TYPE_CHECKING:
 
 
 class Pictures:
-    """The pictures of a fit, which are drawn beside it where it has processes.
-
-    `result`: whose final model is shown; `agreement` of the same; `stop`: where it comes, those that are not drawn yet
-    are left out.
-    """
+    """The pictures of a result's final model, drawn beside the fit where it has processes; none more once `stop` comes."""
 
     def __init__(
         self, folder: Path, fit: FlexibleFit, result: FitResult, agreement: ModelAgreement, stop: Stop | None

@@ -71,10 +71,7 @@ def find_protocol(name: str, resolution: float) -> Protocol:
 
 
 def _approach(steps: int, resolution: float) -> tuple[Stage, ...]:
-    """Down the ladder where the model starts far from its density; else into the density at once.
-
-    The density pulls from the first step: a model that is warmed without it drifts, and does not find all of its way back.
-    """
+    """Down the ladder if the model starts far off, else at once into the density: a model warmed without it drifts away."""
     settle, draw = round(0.05 * steps), round(0.2 * steps)
     restraints = _near(resolution)
     return (

@@ -65,11 +65,7 @@ class _PolarAtoms:
 
 
 class Bases:
-    """The bases of a model by the names of their atoms.
-
-    Attributes: `residues` int (B,): indices of the residues with the six atoms of a ring and C1'; `atoms`: for each name an
-    int array (B,) with -1 where a base has no such atom.
-    """
+    """A model's bases, int (B,) residues with a ring's six atoms and C1', and by name their `atoms`, -1 for none."""
 
     def __init__(self, topology: app.Topology) -> None:
         table = named_atom_table(topology, _NAMES)
@@ -142,19 +138,15 @@ class Bases:
 def find_base_pairs(topology: app.Topology, positions: np.ndarray) -> BasePairs:
     """Return the base pairs of a model: two bases near one plane with at least two hydrogen bonds between their edges.
 
-    Watson-Crick and wobble pairs, and those of all other edges (N. B. Leontis and E. Westhof, RNA 7, 499 (2001)). Hydrogens are
-    not needed: donors and acceptors are known by their names. O2' is part of the sugar edge, C-H does not count. A base may
-    be in several pairs.
-
-    `positions` (N, 3) in Å.
+    Watson-Crick and wobble pairs, and those of all other edges (N. B. Leontis and E. Westhof, RNA 7, 499 (2001)). Hydrogens
+    are not needed: donors and acceptors are known by their names. O2' is part of the sugar edge, C-H does not count. A base
+    may be in several pairs. `positions` (N, 3) in Å.
     """
     return Bases(topology).pairs(positions)
 
 
 def _hydrogen_bonds(bases: Bases, polar: _PolarAtoms, positions: np.ndarray) -> np.ndarray:
-    """Return int (H, 2): near donors and acceptors in the planes of both bases, that of the base which is first in the model
-    first.
-    """
+    """Return near donors and acceptors in the planes of both bases, int (H, 2), that of the earlier base first."""
     near = cKDTree(positions[polar.atoms]).query_pairs(LONGEST_BOND, output_type="ndarray")
     owners = polar.bases[near]
     near = np.where((owners[:, 0] > owners[:, 1])[:, None], near[:, ::-1], near)

@@ -48,11 +48,7 @@ class ContactAtoms:
 def near_contacts(
     topology: app.Topology, positions: np.ndarray, reach: float = 0.0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Find the pairs of heavy atoms that clash, or are at most so much farther apart.
-
-    `positions` (N, 3) in Å; `reach` in Å beyond the distance at which a pair clashes. Returns `pairs` int (P, 2);
-    `clash` (P,): the distance in Å below which each pair clashes.
-    """
+    """Return the pairs of heavy atoms (P, 2) that clash, or are up to `reach` farther, and the distances of a clash (P,), Å."""
     return ContactAtoms(topology).near(positions, reach)
 
 

@@ -34,9 +34,7 @@ UNKNOWN = "X"
 
 
 def openmm_element(symbol: str) -> app.element.Element | None:
-    """Return OpenMM's element of a symbol, None where it has none; nitrogen, of a protein's mean heavy weight, for an unknown
-    atom.
-    """
+    """Return OpenMM's element of a symbol or None; for an unknown atom nitrogen, as heavy as a protein's mean atom."""
     if symbol == "D":
         return app.element.deuterium
     if symbol == UNKNOWN:

@@ -60,9 +60,7 @@ class Surroundings(NamedTuple):
 
 
 def ideal_directions(sites: Sequence[Site], around: Surroundings) -> Iterator[tuple[list[Site], np.ndarray]]:
-    """Yield sites whose hydrogens cannot turn, and unit vectors (sites, hydrogens, 3), staggered for CH3 and NH3; NaN in one
-    place.
-    """
+    """Yield sites with fixed hydrogens and unit vectors to these (sites, hydrogens, 3); methyl and ammonium staggered."""
     kinds: dict[tuple[int, int, bool], list[Site]] = defaultdict(list)
     for site in sites:
         count, others = len(site.hydrogens), len(site.neighbours)

@@ -98,10 +98,8 @@ def ideal_values(
     """Return Amber's ideal lengths (Å) and angles (degrees); nan where it has none.
 
     Those of one type of atom are the same in proteins, DNA and RNA, so that bonds between these have them too. Angles at the
-    atoms of histidine's ring are those of a five-membered ring: Amber's are 120°.
-
-    `bonds` int (B, 2): all bonds of heavy atoms: those between residues tell what the end of a chain is; `angles` int
-    (A, 3).
+    atoms of histidine's ring are those of a five-membered ring: Amber's are 120°. `bonds` int (B, 2): all bonds of heavy
+    atoms: those between residues tell what the end of a chain is; `angles` int (A, 3).
     """
     known, types = _ideals(), _amber_types(topology, bonds)
     atoms = list(topology.atoms())

@@ -49,9 +49,7 @@ def rings_of(topology: app.Topology) -> list[tuple[int, ...]]:
 def pierced_rings(topology: app.Topology, positions: np.ndarray) -> list[PiercedRing]:
     """Find the rings of a model through which a bond passes that has no atom in them.
 
-    A ring is the fan of triangles between its bonds and its centroid.
-
-    `positions` (N, 3) in Å.
+    A ring is the fan of triangles between its bonds and its centroid. `positions` (N, 3) in Å.
     """
     rings = rings_of(topology)
     bonds = bonded_pairs(topology)

@@ -37,10 +37,8 @@ _SUGAR_CENTRES = (
 def chiral_centres(topology: app.Topology) -> np.ndarray:
     """Return the chiral centres of amino acids and nucleotides, as the atoms of an improper torsion.
 
-    Cα of amino acids, Cβ of threonine and isoleucine, and C1', C2' (RNA), C3' and C4' of nucleotides.
-
-    Returns int64 (C, 4), centre and neighbours, in the order in which :func:`torsion_angles` is positive for L-amino
-    acids and D-ribose.
+    Cα of amino acids, Cβ of threonine and isoleucine, and C1', C2' (RNA), C3' and C4' of nucleotides. Returns int64 (C, 4),
+    centre and neighbours, in the order in which :func:`torsion_angles` is positive for L-amino acids and D-ribose.
     """
     centres = [found for names in atoms_by_name(topology) for found in _centres_of(names)]
     return np.array(centres, dtype=np.int64).reshape(-1, 4)
@@ -80,10 +78,8 @@ def other_centres(topology: app.Topology, positions: np.ndarray) -> np.ndarray:
     A carbon has three heavy neighbours and a hydrogen, or four heavy ones; an atom of N, P, S or Si four. Neighbours are
     different where elements and bonds distinguish them, over the whole molecule; centres that differ only through other
     centres (cis and trans in a ring) are not found. Where a residue has no hydrogens, its carbons with three neighbours are
-    tetrahedral if the improper torsion is 20° or more, and no oxygen without another neighbour is as near as a double bond
-    has it.
-
-    `positions` (N, 3) in Å. Returns int64 (C, 4), centre and three of its neighbours.
+    tetrahedral if the improper torsion is 20° or more, and no oxygen without another neighbour is as near as a double bond has
+    it. `positions` (N, 3) in Å. Returns int64 (C, 4), centre and three of its neighbours.
     """
     ligands = _Ligands(topology)
     certain, likely = [], []
@@ -107,9 +103,7 @@ def other_centres(topology: app.Topology, positions: np.ndarray) -> np.ndarray:
 
 
 class _Ligands:
-    """Non-standard residues and what is bonded to them, as a graph without metals, which do not change an atom's
-    hybridisation.
-    """
+    """Non-standard residues and what is bonded to them, as a graph without metals, which change no hybridisation."""
 
     def __init__(self, topology: app.Topology) -> None:
         standard = standard_residue_names()

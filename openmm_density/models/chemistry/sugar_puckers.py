@@ -43,9 +43,7 @@ class Sugars:
         return self.rings[:, (np.array([[3, 4, 0, 1]]) + np.arange(5)[:, None]) % 5]
 
     def phases(self, positions: np.ndarray) -> np.ndarray:
-        """Return pseudorotation phases (S,) in radians, of positions (N, 3) in Å (C. Altona, M. Sundaralingam, JACS 94, 8205
-        (1972)).
-        """
+        """Return the phases of pseudorotation (S,) in radians (C. Altona and M. Sundaralingam, JACS 94, 8205 (1972))."""
         nu = torsion_angles(positions, self.ring_torsions.reshape(-1, 4)).reshape(-1, 5).T
         lever = 2 * (np.sin(np.radians(36.0)) + np.sin(np.radians(72.0)))
         return np.arctan2(nu[4] + nu[1] - nu[3] - nu[0], lever * nu[2])

@@ -55,11 +55,7 @@ class AtomTable:
     def replaced(
         self, models: Sequence[Sequence[CifAtom]], renumbered: bool
     ) -> tuple[dict[str, list[str]], dict[str, str], bool]:
-        """Replace the rows by those of other atoms.
-
-        Returns the columns, the serial numbers of atoms that stayed by those that they had, and whether any atom of the first
-        model that the file has is elsewhere, or has another B factor.
-        """
+        """Replace the rows; return the columns, the serial numbers of unchanged atoms by the old, and whether any moved."""
         atoms = [atom for model in models for atom in model]
         rows = [atom.row - 1 for atom in atoms]
         columns = {name: [*map(values.__getitem__, rows)] for name, values in self.columns.items()}

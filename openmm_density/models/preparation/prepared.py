@@ -36,8 +36,7 @@ from .ligand_terms import (
     elastic_network,
     remove_inner_terms,
 )
-from .link_springs import LINK_FORCE_CONSTANT, link_pairs, three_apart
-from .missing_terms import MissingTerms, missing_terms
+from .missing_terms import LINK_FORCE_CONSTANT, MissingTerms, link_pairs, missing_terms, three_apart
 from .unscreened_charges import ChargedGroup, discharge
 
 RIGID_FREQUENCY = 150.0
@@ -461,9 +460,7 @@ def _exclude(system: openmm.System, pairs: list[tuple[int, int]]) -> None:
 
 
 def use_native_gbsa(system: openmm.System) -> None:
-    """Replace the `CustomGBForce` of a file's GBSA-OBC (Onufriev, Bashford and Case 2004) by OpenMM's own: same energy,
-    several times faster.
-    """
+    """Replace a file's `CustomGBForce` of GBSA-OBC (Onufriev, Bashford and Case 2004) by OpenMM's faster, equal one."""
     index, custom = next(
         (i, force) for i, force in enumerate(system.getForces()) if isinstance(force, openmm.CustomGBForce)
     )

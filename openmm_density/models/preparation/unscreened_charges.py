@@ -34,9 +34,7 @@ class ChargedGroup(NamedTuple):
 
 
 def bare_ions(topology: app.Topology, positions: np.ndarray, in_water: bool) -> dict[int, list[int]]:
-    """Return metal ions held by water alone, and the atoms (N, 3; Å) bound to each; if `in_water`, those with under
-    `WHOLE_SHELL`.
-    """
+    """Return the atoms near enough to bind (Å) by single metal ion; `in_water`, of ions with fewer than `WHOLE_SHELL`."""
     atoms = list(topology.atoms())
     ions = [
         atom.index

@@ -19,11 +19,7 @@ NEGATIVE_SKEWNESS = -0.7
 
 
 def check_contrast(subject: Subject) -> MapChecks:
-    """Return whether the molecule is negative in the map.
-
-    Returns ``skewness`` of the voxels, ``coverage`` of the model by the map and ``coverage_inverted`` by its negative,
-    see `openmm_density.validation.map_checks.coverage`; an error where the contrast is inverted.
-    """
+    """Return ``skewness``, ``coverage`` by the map and by its negative (``coverage_inverted``); an error where it is inverted."""
     density_map, heavy, cc = subject.density_map, subject.heavy, subject.cc
     skewness = _skewness(density_map)
     figures = {

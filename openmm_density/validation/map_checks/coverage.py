@@ -22,10 +22,7 @@ def sampled(density_map: DensityMap) -> np.ndarray:
 
 
 def densest(n_atoms: int, density_map: DensityMap, *, sign: int = 1) -> np.ndarray:
-    """Return the values of the densest voxels, of those `sampled`, that so many heavy atoms fill.
-
-    `sign` {1, -1}: −1: of the map with its sign changed.
-    """
+    """Return the values of the densest `sampled` voxels that so many heavy atoms fill; `sign` -1: of the inverted map."""
     values = sign * sampled(density_map)
     volume = density_map.voxel_volume * density_map.data.size
     count = int(np.clip(n_atoms * ATOM_VOLUME / volume * values.size, 1, values.size))
@@ -36,9 +33,8 @@ def coverage(heavy: np.ndarray, density_map: DensityMap, *, sign: int = 1) -> fl
     """Return how far a model lies in density: about 1 or more where it fills the densest places of the map, 0 beside them.
 
     That is the mean density at its heavy atoms, at positions (N, 3) in Å, over that of as many of the densest voxels as it has
-    volume, both above the mean of the map; atoms outside the map count as in its mean.
-
-    `heavy` (N, 3); `sign` {1, -1}: −1: for the map with its sign changed.
+    volume, both above the mean of the map; atoms outside the map count as in its mean. `heavy` (N, 3); `sign` {1, -1}: −1: for
+    the map with its sign changed.
     """
     values = sign * density_map.value_at(heavy)
     mean = sign * float(sampled(density_map).mean(dtype=np.float64))

@@ -70,11 +70,7 @@ class SearchGrid:
 
 
 def search_grid(density_map: DensityMap, centred: np.ndarray, coarse: float) -> tuple[SearchGrid, float]:
-    """Return a grid for a search at a resolution, and the resolution that it can hold, in Å.
-
-    `centred` (N, 3): the model's non-hydrogen atoms about their centre, in Å; `coarse`: the resolution that is wanted,
-    in Å.
-    """
+    """Return a grid for a search at `coarse`, and the resolution in Å that it can hold; `centred` (N, 3) about the centre."""
     corners = np.array(list(np.ndindex(2, 2, 2))) * (density_map.size - 1)
     corners = corners @ density_map.matrix.T + density_map.origin
     low, high = corners.min(axis=0), corners.max(axis=0)
@@ -92,10 +88,7 @@ def best_of_all(
     coarse: float,
     threads: int | None = None,
 ) -> list[list[tuple[Rotation, np.ndarray]]]:
-    """Return for each map the best rotations, and with each of them where the model's centre then belongs.
-
-    `centred` (N, 3): the model's non-hydrogen atoms about their centre, in Å; `coarse`: the resolution in Å.
-    """
+    """Return for each map the best rotations and the model centre's place; `centred` (N, 3) about it, `coarse` in Å."""
     reach = max(float(np.sqrt((centred**2).sum(axis=1).mean())), coarse)
     # Each of n rotations has a share of 8π²/n of the group's volume, a cube of as many steps as move the atoms so far.
     count = int(min(8 * np.pi**2 * (reach / (ROTATION_STEP * coarse)) ** 3, MOST_ROTATIONS))

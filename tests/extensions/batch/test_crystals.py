@@ -8,11 +8,11 @@ import pytest
 
 from openmm_density.base.errors import InputError
 from openmm_density.extensions.batch import Batch, Job, batch, consensus_of, jobs_of, read_jobs
+from openmm_density.extensions.batch.consensus import ALL_COPIES, AMPLITUDES, R_FREE, Ranking
 from openmm_density.extensions.batch.held_out import HeldOut, check_held_out
 from openmm_density.extensions.batch.job_folder import JobFolder
 from openmm_density.extensions.batch.job_results import figures_of
 from openmm_density.extensions.batch.outcome import write_outcome
-from openmm_density.extensions.batch.ranking import ALL_COPIES, AMPLITUDES, R_FREE, Ranking
 from openmm_density.fitting.output.results import CRYSTAL_SETTINGS
 from openmm_density.models import read_model
 

@@ -6,13 +6,13 @@ import pytest
 from openmm_density.extensions.distillation.geometries import (
     BOLTZMANN,
     Soundness,
+    Springs,
     conformers,
     dynamics,
     normal_mode_displacements,
     relaxed,
 )
 from openmm_density.extensions.distillation.molecule import ligand_of, read_molecule
-from openmm_density.extensions.distillation.springs import Springs
 
 CONSTANT = 2e4  # kJ/mol/nm²
 

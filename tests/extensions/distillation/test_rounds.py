@@ -10,11 +10,10 @@ import torch
 from openmm_density.base.errors import InputError, SimulationError
 from openmm_density.extensions.distillation import distill, load, rounds, write_results
 from openmm_density.extensions.distillation.accuracy import Accuracy
-from openmm_density.extensions.distillation.geometries import conformers
+from openmm_density.extensions.distillation.geometries import Springs, conformers
 from openmm_density.extensions.distillation.labels import Labeller
 from openmm_density.extensions.distillation.molecule import ligand_of, read_molecule
 from openmm_density.extensions.distillation.rounds import Run, Settings
-from openmm_density.extensions.distillation.springs import Springs
 from openmm_density.extensions.distillation.students import Committee, Student, TrainingData
 
 pytest.importorskip("rdkit", reason="the extra [ligands] is not installed")

@@ -61,10 +61,8 @@ def plot_overview(
 ) -> None:
     """Draw the backbone before and after over the density around it, seen along the models' shortest side.
 
-    Of a crystal's map, which is full of solvent and of mates, only the density near the models is shown.
-
-    `path`: a PNG; `density_map`: shown as its projection; `reference` (n, 3): the traces of a reference's chains, in Å,
-    drawn on top.
+    Of a crystal's map, which is full of solvent and of mates, only the density near the models is shown. `path`: a PNG;
+    `density_map`: shown as its projection; `reference` (n, 3): the traces of a reference's chains, in Å, drawn on top.
     """
     projection = _project(density_map, (before, after), reference)
     width, height = projection.extent(projection.across), projection.extent(projection.up)

@@ -32,12 +32,11 @@ def plot_progress(
 ) -> None:
     """Draw correlation, RMSD, strength, temperature and energy over the stages of a fit.
 
-    The large dots at the end are the minimised model; the small ones are the rows, where there are few.
-
-    `path`: a PNG. `rows`: the log. `stages` of each stage its ``name`` and how many ``steps`` were done in it.
-    `timestep` in fs; None where it changed on the way. `cc_initial`: the correlation of the model as it was read, drawn
-    as a line: the log begins after the minimisation without density. `cc_reference`: the reference's own correlation,
-    drawn as a line. `rmsd`: what the distance to the reference is called, as in ``Cα RMSD``.
+    The large dots at the end are the minimised model; the small ones are the rows, where there are few. `path`: a PNG. `rows`:
+    the log. `stages` of each stage its ``name`` and how many ``steps`` were done in it. `timestep` in fs; None where it
+    changed on the way. `cc_initial`: the correlation of the model as it was read, drawn as a line: the log begins after the
+    minimisation without density. `cc_reference`: the reference's own correlation, drawn as a line. `rmsd`: what the distance
+    to the reference is called, as in ``Cα RMSD``.
     """
     steps = np.array([row.step for row in rows])
     has_rmsd = rows[-1].ca_rmsd is not None

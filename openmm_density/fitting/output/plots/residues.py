@@ -28,10 +28,9 @@ def plot_residues(
     """Draw correlation and Q-score of each residue before, after, and in a reference.
 
     Up to six chains are drawn as curves, a chain below the other; more as strips of colour. Ligands and chains of less than
-    five residues have a panel of their own.
-
-    `path`: a PNG. `residues` from `openmm_density.validation.model_report.residue_changes`; those that are ``rebuilt``
-    are marked. `stretches`: what is doubtful, to be marked.
+    five residues have a panel of their own. `path`: a PNG. `residues` from
+    `openmm_density.validation.model_report.residue_changes`; those that are ``rebuilt`` are marked. `stretches`: what is
+    doubtful, to be marked.
     """
     rows = ResidueRows.of(residues, stretches)
     with matplotlib.rc_context(STYLE):

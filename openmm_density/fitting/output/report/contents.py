@@ -33,11 +33,7 @@ class FitContents:
 
 
 def contents_of(folder: Path, fit: FlexibleFit, result: FitResult, summary: Mapping[str, Any]) -> FitContents:
-    """Return what the report of a fit that has just ended is made from.
-
-    `folder`: where everything but the report is written already; `result` with what the simulation made of the model,
-    better or not.
-    """
+    """Return what the report of a fit just ended is made from: all else in its folder, and what the simulation made."""
     prepared, reference = result.prepared, fit.reference
     after, before = labels(summary)
     models = [

@@ -36,8 +36,7 @@ from ....report.fit_plots import (
 from ....report.pucker_plot import nucleic_acid_cards, pucker_plot
 from ....report.ramachandran_plot import ramachandran_figure
 from ....report.residue_plots import agreement_figure
-from ....report.residue_values import residue_values, rows_by_label
-from ....report.shown_model import COPIES
+from ....report.shown_model import COPIES, residue_values, rows_by_label
 from ....report.structures import drawn_models
 from ....report.surfaces import surfaces_of
 from ....validation.named_residues import LocatedDoubt, ResidueFinder, doubts_in

@@ -27,10 +27,7 @@ _INSERTION = re.compile(r"[A-Za-z]?")
 
 
 def chimerax_script(scene: Scene, version: str) -> str:
-    """Return the text of a script that shows a fit.
-
-    The map is model 1, the others follow from 2 on. Paths are those within the folder: ChimeraX runs a script where it lies.
-    """
+    """Return a script that shows a fit, the map as model 1; its paths are within the folder, where ChimeraX runs it."""
     numbers = {model.role: number for number, model in enumerate(scene.models, MAP_NUMBER + 1)}
     lines = [
         f"# Written by openmm-density {version}: open it in ChimeraX, or type chimerax fitted.cxc",
@@ -82,9 +79,7 @@ def quoted(text: str) -> str:
 
 
 def as_html(text: str) -> str:
-    """Return text as HTML in an argument of ``log html``: references end with an empty comment, as a semicolon ends the
-    command.
-    """
+    """Return text as HTML in an argument of ``log html``; a reference ends in a comment, as a semicolon ends the command."""
     return "".join(letter if _is_plain(letter) else f"&#{ord(letter)}<!---->" for letter in _one_line(text))
 
 
@@ -131,11 +126,7 @@ def link(commands: str, label: str) -> str:
 
 
 def residue_spec(model: int, residues: Sequence[Mapping[str, Any]]) -> str:
-    """Return what names residues in commands, as in ``#3/A:134-138,140/B:7``.
-
-    A chain that ChimeraX has no way to name, such as one called ``;``, is left out: residues of these numbers of all chains are
-    then meant.
-    """
+    """Return what names residues, as ``#3/A:134-138,140/B:7``; numbers of all chains where ChimeraX cannot name one (``;``)."""
     parts = []
     for chain, members in groupby(residues, key=lambda residue: residue["chain"].strip()):
         known = [

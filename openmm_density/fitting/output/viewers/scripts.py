@@ -18,9 +18,8 @@ CHIMERAX_SCRIPT, COOT_SCRIPT = "fitted.cxc", "fitted_coot.py"
 def write_viewer_scripts(folder: Path, summary: Mapping[str, Any]) -> list[Path]:
     """Write the scripts that open a fit in ChimeraX and in Coot; return where.
 
-    They name files of the folder only, and without a path, so that it can be moved.
-
-    `folder`: that of a fit, with its models; `summary`: what its ``summary.json`` holds.
+    They name files of the folder only, and without a path, so that it can be moved. `folder`: that of a fit, with its models;
+    `summary`: what its ``summary.json`` holds.
     """
     scene = read_scene(folder, summary)
     # Not known where nothing was installed; in somebody else's summary it may be anything, and must not end its line of code.

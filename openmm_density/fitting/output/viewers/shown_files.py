@@ -33,10 +33,9 @@ def write_shown_files(folder: Path, fit: FlexibleFit, result: FitResult, stop: S
     """Write the model where the fit began, the reference, and the map as it was fitted into, around them.
 
     All that is needed to look at a fit is then in its folder, which can be moved and sent. The map is corrected as for the fit
-    (voxel size, handedness, sign), and on grid points that are whole steps from the origin of coordinates: ChimeraX places a map
-    by ORIGIN, Coot by NSTART only. Where the grid lies between them it is interpolated by cubic splines.
-
-    `stop`: where it has come, the map is left out: a large one takes seconds.
+    (voxel size, handedness, sign), and on grid points that are whole steps from the origin of coordinates: ChimeraX places a
+    map by ORIGIN, Coot by NSTART only. Where the grid lies between them it is interpolated by cubic splines. `stop`: where it
+    has come, the map is left out: a large one takes seconds.
     """
     prepared = result.prepared
     before = prepared.input_positions(result.initial)

@@ -21,11 +21,7 @@ _KINDS = ("bonds", "angles", "torsions")
 
 @dataclass
 class Template:
-    """Ideal values, by atoms.
-
-    Attributes: `atoms` has every atom of a residue type, and whether it is a hydrogen; `chirals` has the sign of the volume of a
-    centre and three neighbours; `planes` has atoms and their σ in Å by label.
-    """
+    """Ideal values by atoms: whether each is a hydrogen, signs of the volumes of centres, planes' atoms with σ in Å by label."""
 
     atoms: dict[Atom, bool] = field(default_factory=dict)
     bonds: Table = field(default_factory=dict)

@@ -29,9 +29,7 @@ KINDS = ("bonds", "angles", "torsions", "volumes")
 
 @dataclass(frozen=True)
 class Terms:
-    """Terms of one kind: `atoms` int64 (T, n), and their ideal `values` and standard deviations `sigmas` (T,) in Å, radians or
-    Å³.
-    """
+    """Terms of one kind: `atoms` int64 (T, n), ideal `values` and their standard deviations `sigmas` (T,), Å, radians or Å³."""
 
     atoms: np.ndarray
     values: np.ndarray
@@ -117,10 +115,7 @@ class _Found:
     planes: list[Plane] = field(default_factory=list)
 
     def add(self, template: Template, columns: dict[Atom, int], index: np.ndarray, labels: list[Any]) -> None:
-        """Add the terms of residues (or links) of one kind whose atoms are all present.
-
-        `columns`: where atoms are in ``index``, int (R, A), which has -1 for those that are not there. `labels`: residues.
-        """
+        """Add terms of residues (or links) of one kind whose atoms are all in `index`, int (R, A), -1 for none, by `columns`."""
         index = np.column_stack([index, np.full(len(index), -1)])
         for kind, table in (
             ("bonds", template.bonds),

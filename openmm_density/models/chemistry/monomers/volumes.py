@@ -11,18 +11,13 @@ VOLUME_SIGMA = 0.2
 
 
 def chiral_volumes(positions: np.ndarray, centres: np.ndarray) -> np.ndarray:
-    """Return a · (b × c) of the arms from centres to neighbours, (C,) in Å³; `centres` int (C, 4): a centre and three
-    neighbours.
-    """
+    """Return a · (b × c) of the arms from centres to neighbours, (C,) in Å³; `centres` int (C, 4), the centre first."""
     a, b, c = (positions[centres[:, k]] - positions[centres[:, 0]] for k in (1, 2, 3))
     return np.einsum("ij,ij->i", a, np.cross(b, c))
 
 
 def ideal_volumes(centres: np.ndarray, bonds: Any, angles: Any, n_atoms: int) -> np.ndarray:
-    """Return the absolute volumes of centres with ideal bonds and angles, shape (C,); NaN where one of them is not known.
-
-    V = d₁d₂d₃ √(1 - cos²α - cos²β - cos²γ + 2 cos α cos β cos γ). `bonds`, `angles`: `Terms`.
-    """
+    """Return V = d₁d₂d₃ √(1 - cos²α - cos²β - cos²γ + 2 cos α cos β cos γ) of ideal centres, (C,); NaN if a term is unknown."""
     centre, *arms = centres.T
     product = np.ones(len(centres))
     for arm in arms:

@@ -24,9 +24,7 @@ from .residue_tables import (
 
 @dataclass(frozen=True)
 class _Group:
-    """Flat atoms of one residue in local indices; what another residue bonds to one of the trigonal `centres` lies in the
-    plane too.
-    """
+    """Flat atoms of one residue in local indices; what another residue bonds to a trigonal one (`centres`) is flat too."""
 
     kind: str
     atoms: tuple[int, ...]

@@ -311,10 +311,7 @@ class _Search:
 
     @functools.cached_property
     def _adjacency(self) -> dict[int, list[int]]:
-        """Neighbours of the atoms in unknown residues and in residues joined otherwise than in a chain.
-
-        Without metals, and without bonds that are no bonds (gaps, alternates).
-        """
+        """Neighbours of atoms in unknown or oddly joined residues, without metals or bonds that are none (gaps, alternates)."""
         wanted = np.zeros(len(self.residues), dtype=bool)
         wanted[list(self.chosen)] = True
         joined = []
@@ -357,9 +354,7 @@ class _Search:
     def _perceive(
         self, unknown: list[int], linked: Container[int]
     ) -> tuple[dict[int, list[tuple[str, tuple[int, ...], float]]], list[int]]:
-        """Find the flat groups of unknown residues, copies together; the carbonyl of `linked` ones is left to their peptide
-        group.
-        """
+        """Find flat groups of unknown residues, copies together; carbonyls of `linked` ones are left to peptide groups."""
         copies: dict[Any, list[tuple[int, list[int]]]] = {}
         for r in unknown:
             atoms, key = self._surroundings(r)
