@@ -39,7 +39,7 @@ _PRELOADED = (
         "openmm_density.extensions.rebuilding.trial_workers",
         "openmm_density.extensions.series.direction_process",
     ),
-    *("openmm_density.extensions.doctor.force_probe", "openmm_density.validation"),
+    *("openmm_density.extensions.doctor.probes", "openmm_density.validation"),
 )
 _PROGRAM = """
 from tests import forked_processes as _processes

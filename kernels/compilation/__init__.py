@@ -1,11 +1,11 @@
 """Compile C++ for this processor, once per machine: an operator's, which is loaded as well, or other code of the package.
 
 ``loading`` loads an operator's library, ``probe`` tells how each stands without loading it, ``libraries`` finds a library in the
-cache or has it compiled, ``sources`` says what is compiled with which flags, ``compiler`` runs the compiler, ``progress`` tells
-who waits what is compiled, ``lock`` lets one process compile while others wait, ``cache_folder`` keeps the libraries where nobody
-else can exchange them, and ``problems`` says what went wrong.
+cache or has it compiled by one process while others wait, ``sources`` says what is compiled with which flags, ``compiler`` and
+``commands`` run the compiler, and ``cache_folder`` keeps the libraries where nobody else can exchange them.
 """
 
+from .commands import BuildError, warn_once
 from .libraries import library
 from .loading import (
     entry_points,
@@ -17,7 +17,6 @@ from .loading import (
     load_kernels_ahead,
 )
 from .probe import Status, status
-from .problems import BuildError, warn_once
 from .sources import KERNELS, Source, operator_folders
 
 __all__ = [

@@ -13,8 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .commands import run_commands
-from .problems import BuildError
+from .commands import BuildError, run_commands
 from .sources import KERNELS, Source
 
 FLAGS = (

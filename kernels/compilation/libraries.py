@@ -25,8 +25,8 @@ from openmm_density.base.progress import console_for_progress
 from openmm_density.base.stopwatch import counted
 
 from . import cache_folder
+from .commands import BuildError, warn_once
 from .compiler import EXPORTED_NAMES, FLAGS, FLAGS_VARIABLE, Compiler, compile_library, find_compiler
-from .problems import BuildError, warn_once
 from .sources import Source
 
 # A library's name, see `_stem`, and what `tempfile` adds. Not .build-*, which versions with locks of another kind sweep away.

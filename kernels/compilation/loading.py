@@ -15,8 +15,8 @@ from typing import NamedTuple
 import torch
 
 from . import cache_folder
+from .commands import BuildError, warn_once
 from .libraries import library
-from .problems import BuildError, warn_once
 from .sources import (
     calls_kernel,
     has_kernel,

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import cache_folder
+from .commands import BuildError
 from .compiler import Compiler, find_compiler
 from .libraries import find_library, read_record
 from .loading import outcome_of
-from .problems import BuildError
 from .sources import operator_folders, operator_source
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import torch
 
-from .problems import BuildError
+from .commands import BuildError
 
 KERNELS = Path(__file__).resolve().parents[1]
 

@@ -1,11 +1,13 @@
-"""Whether files can be read and written at the paths that a user gave, before the modules that do so are imported."""
+"""Whether files can be read and written at the paths that a user gave, and what they are by their beginning."""
 
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from .errors import InputError
+from .unpacking import opened
 
 
 def check_given_file(path: str | os.PathLike[str], remedy: str) -> None:
@@ -27,3 +29,40 @@ def check_output_folder(path: str | os.PathLike[str]) -> None:
         raise InputError(
             f"the folder {Path(path).parent} does not exist", source=path, remedy="create it first"
         )
+
+
+MAPS, MODELS = ("MRC", "MTZ"), ("PDB", "mmCIF")
+
+# A long comment may stand before the first block of an mmCIF file.
+_BEGINNING = 1 << 16
+_CIF = re.compile(rb"(?:\xef\xbb\xbf)?(?:\s|#[^\n]*\n)*data_", re.IGNORECASE)
+_PDB = re.compile(
+    rb"(?:HEADER|OBSLTE|TITLE |SPLIT |CAVEAT|COMPND|SOURCE|KEYWDS|EXPDTA|AUTHOR|REVDAT|JRNL  |REMARK|SEQRES|CRYST1|ORIGX1|SCALE1"
+    rb"|MODEL |ATOM  |HETATM)"
+)
+
+
+def kind_of(path: str | os.PathLike[str]) -> str:
+    """Return "MRC" (of CCP4, too), "MTZ", "PDB" or "mmCIF" of a file, compressed or not; empty for any other."""
+    try:
+        with opened(path) as file:
+            start = file.read(_BEGINNING)
+    except OSError:
+        return ""
+    if start[208:211] == b"MAP":
+        return "MRC"
+    if start[:4] == b"MTZ ":
+        return "MTZ"
+    if _CIF.match(start):
+        return "mmCIF"
+    return "PDB" if any(map(_PDB.match, start.splitlines()[:100])) else ""
+
+
+def told_format(
+    path: str | os.PathLike[str], others: tuple[str, ...], what: str, named: str, remedy: str
+) -> str:
+    """Return what `kind_of` tells of a file that is named as one kind, and refuse one that is of others."""
+    kind = kind_of(path)
+    if kind in others:
+        raise InputError(f"it is {what} ({kind}), named as {named}", source=path, remedy=remedy)
+    return kind

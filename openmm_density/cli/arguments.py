@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from ..base.errors import InputError
-from ..base.file_kinds import MAPS, MODELS, kind_of
-from ..base.given_files import check_given_file
+from ..base.given_files import MAPS, MODELS, check_given_file, kind_of
 from ..base.multi_process_service import SETTINGS
 from ..maps.map_suffixes import is_map_name, map_format
 from ..models.structure_suffixes import is_structure_name, structure_format

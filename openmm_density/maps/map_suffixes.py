@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..base.errors import InputError
-from ..base.file_kinds import MODELS, told_format
-from ..base.given_files import check_output_folder
+from ..base.given_files import MODELS, check_output_folder, told_format
 
 FORMATS = {"MRC": (".mrc", ".map", ".ccp4"), "SITUS": (".situs", ".sit"), "MTZ": (".mtz",)}
 """The suffixes of each format; a file may have .gz behind them."""

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from ..base.errors import InputError
-from ..base.file_kinds import MAPS, told_format
+from ..base.given_files import MAPS, told_format
 
 PDB_SUFFIXES = (".pdb", ".ent")
 CIF_SUFFIXES = (".cif", ".mmcif")

@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import os
 from functools import lru_cache
 from importlib import resources
 from typing import Any
 
+import numpy as np
+
 from ..base.atomic_files import write_text
 from .blocks import Page, Plot
-from .encoding import embedded_json
+
+
+def packed(array: np.ndarray, kind: str) -> str:
+    """Return an array's values, row after row, in base64."""
+    return base64.b64encode(np.ascontiguousarray(array, dtype=kind).tobytes()).decode("ascii")
+
+
+def embedded_json(value: Any) -> str:
+    """Return a value as JSON that can stand inside a ``<script>``, whatever its texts say."""
+    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
 
 SCRIPTS = (
     "third_party/3Dmol-min.js",

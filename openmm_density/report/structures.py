@@ -15,7 +15,7 @@ from ..models.chemistry.elements import is_hydrogen
 from ..models.chemistry.residues import is_water, residue_kind, residue_label
 from ..models.chemistry.secondary_structure import secondary_structure
 from ..models.trajectory_files import dcd_frames
-from .encoding import packed
+from .page import packed
 from .shown_model import COPIES, ShownModel
 
 MOST_ATOMS = 60_000

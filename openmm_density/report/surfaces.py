@@ -15,7 +15,7 @@ from ..maps.density_map import DensityMap
 from ..maps.model_density import ModelDensity
 from ..models.chemistry.elements import is_hydrogen
 from ..validation.density_level import density_level
-from .encoding import packed
+from .page import packed
 from .shown_model import COPIES, ShownModel
 
 MARGIN = 5.0

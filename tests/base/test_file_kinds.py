@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from openmm_density import DensityMap, InputError
-from openmm_density.base.file_kinds import kind_of
+from openmm_density.base.given_files import kind_of
 from openmm_density.cli.amplitudes import takes_amplitudes
 from openmm_density.cli.arguments import check_files
 from openmm_density.extensions.crystals import read_reflections

@@ -15,9 +15,9 @@ from rich.console import Console
 from openmm_density.energies.forces import BACKENDS, ON_ALL_PLATFORMS
 from openmm_density.extensions.doctor import Diagnosis, GpuKernel, Kernel, Probe, examine, report
 from openmm_density.extensions.doctor.examination import Doing, probe_gpu_kernels, probe_platform
-from openmm_density.extensions.doctor.force_probe import probe as probe_here
-from openmm_density.extensions.doctor.gpu_probe import gpu_calls
 from openmm_density.extensions.doctor.packages import OPTIONAL_PACKAGES, PACKAGES
+from openmm_density.extensions.doctor.probes import gpu_calls
+from openmm_density.extensions.doctor.probes import probe as probe_here
 from openmm_density.extensions.doctor.remedies import remedies
 from openmm_density.kernels import compilation
 

@@ -25,8 +25,7 @@ from openmm_density.report.blocks import (
     Table,
     Text,
 )
-from openmm_density.report.encoding import embedded_json
-from openmm_density.report.page import SCRIPTS, page_text, write_page
+from openmm_density.report.page import SCRIPTS, embedded_json, page_text, write_page
 
 WILD = "</script><script>alert('é')</script><img src=x onerror=\"alert(1)\"> & “Å” \u2028"
 

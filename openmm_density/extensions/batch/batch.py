@@ -21,7 +21,7 @@ from ...fitting.platform_probe import check_platform_beside
 from .clusters import check_dask, has_dask, local_engine
 from .devices import MachineShare, Slot, shared_out, visible_gpus
 from .engines import DaskEngine, JobEngine, OneByOne
-from .free_maps import check_free_maps
+from .held_out import check_free_maps
 from .job_folder import Earlier, JobFolder
 from .job_results import JobResult, rows_of, write_tables
 from .jobs import Job, check_jobs

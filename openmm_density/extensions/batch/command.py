@@ -94,7 +94,7 @@ def _check_fits(jobs: Sequence[Job], is_table: bool) -> None:
 def _check_fit(asked: FitOptions, job: Job) -> None:
     """Refuse what the fit of a job would refuse by itself, whatever its files hold."""
     from ..crystal_fit import check_cycles, check_new_crystal
-    from .free_maps import no_free_map
+    from .held_out import no_free_map
 
     if not is_of_amplitudes(asked):
         check_asked(asked)

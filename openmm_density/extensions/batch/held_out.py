@@ -1,13 +1,57 @@
-"""Which reflections of a crystal a job holds out: fits can be compared by R-free where these are the same."""
+"""What jobs hold out, compared before any fit: free maps, and reflections of crystals, for one R-free."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from ...base.errors import InputError, as_argument
 from .jobs import Job
+
+
+def check_free_maps(jobs: Sequence[Job]) -> list[str]:
+    """Refuse free maps that cannot test fits into their maps (both inverted where asked); return sentences on doubtful ones."""
+    with_free = [job for job in jobs if job.free_map is not None]
+    for job in with_free:
+        if job.resolution is None:
+            raise no_free_map(job)
+    given = {(job.map, job.free_map, job.resolution, *_map_options(job)) for job in with_free}
+    doubts = []
+    for path, free_path, resolution, columns, is_inverted in sorted(given):
+        # Most batches have no free maps, and do not wait for what reads them.
+        from ...maps.density_map import DensityMap
+        from ...maps.map_agreement import check_free_map
+
+        maps = [DensityMap.from_file(path, columns=columns or None), DensityMap.from_file(free_path)]
+        density_map, free_map = (each.inverted() if is_inverted else each for each in maps)
+        try:
+            doubt = check_free_map(free_map, density_map, resolution)
+        except InputError as error:
+            raise error.within(free_path) from None
+        if doubt is not None:
+            doubts.append(f"{free_path}: {doubt}")
+    return doubts
+
+
+def no_free_map(job: Job) -> InputError:
+    """Return the error for a free map of a job whose fit is to measured amplitudes."""
+    return InputError(
+        f"is for maps, and {Path(job.map).name} is fitted as measured amplitudes, which R-free judges",
+        argument="free_map",
+        found=job.free_map,
+        remedy="leave it out",
+    )
+
+
+def _map_options(job: Job) -> tuple[tuple[str, ...], bool]:
+    """Return the columns of an MTZ file that a job asks for by itself, and whether it inverts its map."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--columns", default="")
+    parser.add_argument("--invert", action="store_true")
+    found, _ = parser.parse_known_args(job.arguments)
+    return tuple(found.columns.split(",")) if found.columns else (), found.invert
 
 
 @dataclass(frozen=True)

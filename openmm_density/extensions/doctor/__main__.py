@@ -6,8 +6,7 @@ import argparse
 import json
 from dataclasses import asdict
 
-from .force_probe import probe
-from .gpu_probe import probe_gpu
+from .probes import probe, probe_gpu
 
 
 def _main() -> None:

@@ -23,8 +23,8 @@ from ...base.multi_process_service import control_program
 from ...base.plugins import absent_platforms, unloaded_plugins
 from ...energies.forces import BACKENDS, ON_ALL_PLATFORMS
 from .diagnosis import Diagnosis, GpuKernel, Kernel, Probe
-from .gpu_probe import gpu_calls
 from .packages import installed_versions
+from .probes import gpu_calls
 from .remedies import remedies
 
 # Compiling OpenCL kernels for a processor (PoCL) takes long.

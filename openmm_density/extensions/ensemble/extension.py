@@ -101,7 +101,7 @@ class Ensemble(FitExtension):
 
     def sections(self, summary: Mapping[str, Any]) -> Sequence[Section]:
         """Return the section "One model, or many?"."""
-        from .report import ensemble_section
+        from .output import ensemble_section
 
         section = ensemble_section(summary)
         return () if section is None else (section,)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...base.wording import counted, listing
 from ...fitting.output.doubt import KINDS
-from .frames import SeriesFrame
+from .result import SeriesFrame
 
 
 @dataclass(frozen=True)

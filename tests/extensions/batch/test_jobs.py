@@ -8,7 +8,7 @@ import pytest
 from openmm_density import DensityMap
 from openmm_density.base.errors import InputError
 from openmm_density.extensions.batch import Batch, jobs_of, read_jobs
-from openmm_density.extensions.batch.free_maps import _map_options
+from openmm_density.extensions.batch.held_out import _map_options
 
 
 @pytest.fixture

@@ -6,8 +6,7 @@ import numpy as np
 from openmm import app
 
 from openmm_density.extensions.ensemble import output as ensembles
-from openmm_density.extensions.ensemble.output import held_ligands, unknown_ligands
-from openmm_density.extensions.ensemble.report import ensemble_section
+from openmm_density.extensions.ensemble.output import ensemble_section, held_ligands, unknown_ligands
 from openmm_density.extensions.ensemble.verdict import MainConformation, Verdict
 from openmm_density.report.blocks import Text
 

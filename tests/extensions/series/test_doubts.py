@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from openmm_density.extensions.series.frame_fit import FrameFit
-from openmm_density.extensions.series.frames import SeriesFrame, SeriesPath
-from openmm_density.extensions.series.result import Trace, doubts_about
+from openmm_density.extensions.series.result import SeriesFrame, SeriesPath, Trace, doubts_about
 from openmm_density.extensions.series.steps import Step
 from openmm_density.models import read_model
 

@@ -14,8 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
 from ....validation.stretches import DoubtfulStretch
-from .residue_curves import residue_curves
-from .residue_rows import MEASURES, STAGES, ResidueRows, plot_ligands
+from .residue_curves import MEASURES, STAGES, ResidueRows, plot_ligands, residue_curves
 from .style import DOUBTFUL, REBUILT, STYLE, save
 
 # More chains are drawn as strips of colour, for which one page has room.
