@@ -5,29 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
 
-from ..base.errors import InputError
 from ..base.program_process import command_of, environment_of
-
-
-def refuse_platform(name: str, names: Sequence[str], failure: str | None) -> None:
-    """Raise what is wrong with a platform, if anything."""
-    if name not in names:
-        raise InputError(
-            "must be a platform of this OpenMM",
-            argument="platform",
-            found=f'"{name}"',
-            remedy=f"use one of {', '.join(names)}",
-        )
-    if failure is not None:  # a plugin without a device
-        raise InputError(
-            f"must run on this machine ({failure})",
-            argument="platform",
-            found=f'"{name}"',
-            remedy="use another one, such as CPU; openmm-density doctor says what runs",
-        )
-
+from .platform_errors import refuse_platform
 
 ALWAYS_HERE = ("CPU", "Reference")
 """Platforms that every OpenMM has, and that run everywhere."""

@@ -12,7 +12,7 @@ import openmm
 from ..base.plugins import platform_names
 from ..base.stopwatch import counted
 from ..base.wording import one_line
-from .platform_probe import refuse_platform
+from .platform_errors import refuse_platform
 from .run_numbers import check_threads
 from .worker_process import available_cores
 
