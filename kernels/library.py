@@ -11,12 +11,17 @@ from typing import Any
 
 import torch
 
-from .compilation import load, operator_folders
+from .compilation import load, sources
 
 LIBRARY = torch.library.Library("openmm_density", "FRAGMENT")
 
 Example = tuple[Callable[..., Any], tuple[Any, ...]]
 """A small evaluation of an operator: its Python function, and arguments on the CPU."""
+
+
+def operator_folders() -> tuple[str, ...]:
+    """Return the folders below ``kernels/`` that define operators, in alphabetical order: those with an ``example.py``."""
+    return tuple(sorted(example.parent.name for example in sources.KERNELS.glob("*/example.py")))
 
 
 def register_operators() -> None:
@@ -29,7 +34,7 @@ def define_in_pytorch(schema: str, function: Callable[..., Any]) -> Any:
     """Define an operator that a Python function serves on every device, and return it."""
     LIBRARY.define(schema)
     name = schema[: schema.index("(")]
-    LIBRARY.impl(name, _in_own_thread(function), "CompositeExplicitAutograd")
+    LIBRARY.impl(name, function, "CompositeExplicitAutograd")
     return getattr(torch.ops.openmm_density, name).default
 
 
@@ -99,10 +104,10 @@ def _serve_reference(folder: str) -> None:
     """Register the PyTorch implementations of a folder's operators for CPU tensors, once."""
     with _lock:
         for name, reference in _references.pop(folder, {}).items():
-            LIBRARY.impl(name, _in_own_thread(reference), "CPU")
+            LIBRARY.impl(name, in_own_thread(reference), "CPU")
 
 
-def _in_own_thread(reference: Callable[..., Any]) -> Callable[..., Any]:
+def in_own_thread(reference: Callable[..., Any]) -> Callable[..., Any]:
     """Return a reference that can differentiate: below the dispatcher, this thread records nothing for autograd."""
 
     def run(stream: torch.cuda.Stream | None, *arguments: Any) -> Any:

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..library import LIBRARY, define, define_in_pytorch
+from ..library import LIBRARY, define, define_in_pytorch, in_own_thread
 from . import reference
 
 __all__ = ["messages", "messages_backward", "painn"]
@@ -32,13 +32,13 @@ _LIST = "Tensor positions, Tensor? box, Tensor offsets, Tensor neighbors, Tensor
 
 _MESSAGES = define_in_pytorch(
     f"messages({_LIST}, Tensor sent, Tensor vectors, Tensor filter, float cutoff) -> (Tensor by_scalars, Tensor by_vectors)",
-    reference.messages,
+    in_own_thread(reference.messages),
 )
 
 _MESSAGES_BACKWARD = define_in_pytorch(
     f"messages_backward({_LIST}, Tensor sent, Tensor vectors, Tensor filter, float cutoff, Tensor by_scalars, Tensor by_vectors) "
     "-> (Tensor by_positions, Tensor by_sent, Tensor by_sent_vectors)",
-    reference.messages_backward,
+    in_own_thread(reference.messages_backward),
 )
 
 _PAINN = define(

@@ -1,7 +1,8 @@
 """Sum cubes of voxels whose map indices separate into two tables, and the gather that is its adjoint.
 
 An atom's cube of voxels in a periodic map is such a sum, whatever images it reaches: the density's oracle
-(`openmm_density.kernels.density.reference`) adds its atoms by the one of this folder.
+(`openmm_density.kernels.density.reference`) adds its atoms by the one of this folder. PyTorch serves on every device; tables are
+checked when they are first seen, which reads from a GPU, and not while a CUDA graph is captured.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..library import LIBRARY, define
+from ..library import LIBRARY, define_in_pytorch
+from ..table_checks import check_once
 from . import reference
 
 __all__ = ["structured_gather", "structured_scatter_add"]
@@ -82,19 +84,19 @@ def structured_gather(density_map: Tensor, wa: Tensor, wbwc: Tensor) -> Tensor:
     return _GATHER(_as_float32(density_map, "density_map"), wa, wbwc)
 
 
-def _scatter_add_in_pytorch(density_cube: Tensor, wa: Tensor, wbwc: Tensor, map_size: int) -> Tensor:
+def _scatter_add(density_cube: Tensor, wa: Tensor, wbwc: Tensor, map_size: int) -> Tensor:
     _check_indices(wa, wbwc, map_size)
     _check_cubes(density_cube, wa, wbwc)
     values = _as_float32(density_cube, "density_cube")
-    _check_range(wa, wbwc, map_size)
+    check_once("scatter", lambda: _check_range(wa, wbwc, map_size), (wa, wbwc), map_size)
     return reference.structured_scatter_add(values, wa, wbwc, map_size)
 
 
-def _gather_in_pytorch(density_map: Tensor, wa: Tensor, wbwc: Tensor) -> Tensor:
+def _gather(density_map: Tensor, wa: Tensor, wbwc: Tensor) -> Tensor:
     _check_map(density_map)
     _check_indices(wa, wbwc, len(density_map))
     values = _as_float32(density_map, "density_map")
-    _check_range(wa, wbwc, len(density_map))
+    check_once("scatter", lambda: _check_range(wa, wbwc, len(values)), (wa, wbwc), len(values))
     return reference.structured_gather(values, wa, wbwc)
 
 
@@ -162,15 +164,12 @@ def _as_float32(values: Tensor, argument: str) -> Tensor:
     return values.to(torch.float32)
 
 
-_SCATTER_ADD = define(
+_SCATTER_ADD = define_in_pytorch(
     "structured_scatter_add(Tensor density_cube, Tensor wa, Tensor wbwc, int map_size) -> Tensor",
-    "scatter",
-    _scatter_add_in_pytorch,
+    _scatter_add,
 )
-_GATHER = define(
-    "structured_gather(Tensor density_map, Tensor wa, Tensor wbwc) -> Tensor",
-    "scatter",
-    _gather_in_pytorch,
+_GATHER = define_in_pytorch(
+    "structured_gather(Tensor density_map, Tensor wa, Tensor wbwc) -> Tensor", _gather
 )
 
 

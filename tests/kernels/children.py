@@ -13,7 +13,7 @@ from typing import Any
 
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(
-    ["pytest", "openmm_density.kernels.compilation", "openmm_density.kernels.scatter"]
+    ["pytest", "openmm_density.kernels.compilation", "openmm_density.kernels.neighbors"]
 )
 
 

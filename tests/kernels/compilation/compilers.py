@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from openmm_density.kernels import compilation
-from openmm_density.kernels.scatter import structured_scatter_add
+from openmm_density.kernels.neighbors import neighbors
 
 from ..children import Child
 
@@ -25,7 +25,7 @@ def loaded_here(*folders):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         loaded = [compilation.load(folder) for folder in folders]
-    status = compilation.status()["scatter"]
+    status = compilation.status()["neighbors"]
     return {
         "loaded": loaded,
         "warnings": [str(warning.message) for warning in caught],
@@ -33,7 +33,7 @@ def loaded_here(*folders):
         "library": status.library,
         "flags": status.flags,
         "error": status.error,
-        "error_text": compilation.error_text("scatter"),
+        "error_text": compilation.error_text("neighbors"),
     }
 
 
@@ -82,11 +82,9 @@ def leftovers(cache):
     return sorted(path.name for path in Path(cache).iterdir() if path.suffix not in (".so", ".json", ".lock"))
 
 
-def scattered_and_loaded():
+def listed_and_loaded():
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        density = structured_scatter_add(
-            torch.ones(1, 2, 2, 2), torch.tensor([[0, 1]]), torch.tensor([[[0, 1], [2, 3]]]), 6
-        )
-        report = loaded_here("scatter", "density", "planarity")
-    return density.tolist(), report, [str(warning.message) for warning in caught]
+        offsets = neighbors(torch.tensor([[0.0, 0, 0], [0.5, 0, 0], [3, 0, 0]]), None, 1.0, True)[0]
+        report = loaded_here("neighbors", "density", "planarity")
+    return offsets.tolist(), report, [str(warning.message) for warning in caught]

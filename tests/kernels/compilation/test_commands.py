@@ -24,7 +24,7 @@ from openmm_density.kernels import compilation
 from openmm_density.kernels.compilation.commands import run_commands
 
 folder = Path(sys.argv[1])
-compilation.load_ahead(["scatter"])
+compilation.load_ahead(["neighbors"])
 commands = [["sh", "-c", text] for text in sys.argv[2:]]
 threading.Thread(target=run_commands, args=(commands, folder, 100.0), daemon=True).start()
 while len(list(folder.glob("*.inner"))) < 3:

@@ -13,17 +13,17 @@ from .compilers import (
     compiler_script,
     copying_compiler,
     leftovers,
+    listed_and_loaded,
     load,
     needs_compiler,
-    scattered_and_loaded,
 )
 
 
 @pytest.mark.parametrize("variable", ["CXX", "OPENMM_DENSITY_CXXFLAGS"])
 def test_an_unbalanced_quote_is_said_of_its_variable(tmp_path, variable):
     named = {"CXX": REAL_COMPILER} | {variable: "g++ '-O2"}
-    density, report, messages = Child(scattered_and_loaded, cache=tmp_path / "cache", **named).result()
-    assert density == [1, 2, 2, 2, 1, 0]
+    offsets, report, messages = Child(listed_and_loaded, cache=tmp_path / "cache", **named).result()
+    assert offsets == [0, 1, 2, 2]
     assert report["loaded"] == [False, False, False]
     assert len(messages) == 1
     assert report["error_text"].startswith(
@@ -34,10 +34,10 @@ def test_an_unbalanced_quote_is_said_of_its_variable(tmp_path, variable):
 @needs_compiler
 def test_the_compilers_own_words_are_kept(tmp_path):
     report = load(
-        "scatter", cache=tmp_path, CXX=REAL_COMPILER, OPENMM_DENSITY_CXXFLAGS="-march=no-such-processor"
+        "neighbors", cache=tmp_path, CXX=REAL_COMPILER, OPENMM_DENSITY_CXXFLAGS="-march=no-such-processor"
     )
     assert report["loaded"] == [False]
-    assert report["error"] == f"{REAL_COMPILER} does not compile the scatter kernel"
+    assert report["error"] == f"{REAL_COMPILER} does not compile the neighbors kernel"
     assert f"$ {REAL_COMPILER} -O3" in report["error_text"]
     assert "no-such-processor" in report["error_text"].split("cpu.cpp", 1)[1]
     assert len(report["warnings"]) == 1
@@ -46,9 +46,9 @@ def test_the_compilers_own_words_are_kept(tmp_path):
 
 
 def test_an_error_in_the_source_is_not_tried_again_with_other_flags(tmp_path):
-    complaint = f"{sources.KERNELS}/scatter/cpu.cpp:12:3: error: expected something else"
+    complaint = f"{sources.KERNELS}/neighbors/cpu.cpp:12:3: error: expected something else"
     compiler = compiler_script(tmp_path / "compiler", f"echo '{complaint}' >&2; exit 1")
-    report = load("scatter", cache=tmp_path / "cache", CXX=compiler)
+    report = load("neighbors", cache=tmp_path / "cache", CXX=compiler)
     assert report["loaded"] == [False]
     assert complaint in report["error_text"]
     assert len(calls(compiler)) == 1
@@ -57,13 +57,13 @@ def test_an_error_in_the_source_is_not_tried_again_with_other_flags(tmp_path):
 def test_a_compiler_without_openmp_or_native_code_is_asked_for_less(compiled, tmp_path):
     refuse = 'case "$*" in *{0}*) echo "unrecognized option {0}"; exit 1;; esac'
     compiler = copying_compiler(tmp_path / "one", compiled["library"], refuse.format("-fopenmp"))
-    report = load("scatter", cache=tmp_path / "cache", CXX=compiler)
+    report = load("neighbors", cache=tmp_path / "cache", CXX=compiler)
     assert report["loaded"] == [True]
     assert report["flags"] == ("-march=native",)
     assert report["warnings"] == []
 
     compiler = copying_compiler(tmp_path / "two", compiled["library"], refuse.format("-march"))
-    report = load("scatter", cache=tmp_path / "cache", CXX=compiler)
+    report = load("neighbors", cache=tmp_path / "cache", CXX=compiler)
     assert report["loaded"] == [True]
     assert report["flags"] == ("-fopenmp",)
     (message,) = report["warnings"]

@@ -24,7 +24,7 @@ from .compilers import calls, copying_compiler, leftovers, load, loaded_here
 def test_a_damaged_library_is_compiled_again(compiled, tmp_path, damage):
     cache = tmp_path / "cache"
     compiler = copying_compiler(tmp_path / "compiler", compiled["library"])
-    library = load("scatter", cache=cache, CXX=compiler)["library"]
+    library = load("neighbors", cache=cache, CXX=compiler)["library"]
     whole = library.read_bytes()
     if damage == "truncated":
         library.write_bytes(whole[: len(whole) // 2])
@@ -34,7 +34,7 @@ def test_a_damaged_library_is_compiled_again(compiled, tmp_path, damage):
         library.with_suffix(".json").unlink()
     else:
         library.with_suffix(".json").write_text("")
-    report = load("scatter", cache=cache, CXX=compiler)
+    report = load("neighbors", cache=cache, CXX=compiler)
     assert report["loaded"] == [True]
     assert report["warnings"] == []
     assert library.read_bytes() == whole
@@ -43,7 +43,7 @@ def test_a_damaged_library_is_compiled_again(compiled, tmp_path, damage):
 
 def loaded_on_another_processor():
     libraries._processor = lambda: "another"
-    return loaded_here("scatter")
+    return loaded_here("neighbors")
 
 
 def test_other_flags_compilers_and_processors_have_libraries_of_their_own(compiled, tmp_path):
@@ -51,9 +51,9 @@ def test_other_flags_compilers_and_processors_have_libraries_of_their_own(compil
     one = copying_compiler(tmp_path / "one", compiled["library"])
     two = copying_compiler(tmp_path / "two", compiled["library"])
     libraries = {
-        load("scatter", cache=cache, CXX=one)["library"],
-        load("scatter", cache=cache, CXX=two)["library"],
-        load("scatter", cache=cache, CXX=one, OPENMM_DENSITY_CXXFLAGS="-O1")["library"],
+        load("neighbors", cache=cache, CXX=one)["library"],
+        load("neighbors", cache=cache, CXX=two)["library"],
+        load("neighbors", cache=cache, CXX=one, OPENMM_DENSITY_CXXFLAGS="-O1")["library"],
         Child(loaded_on_another_processor, cache=cache, CXX=one).result()["library"],
     }
     assert len(libraries) == 4
@@ -63,7 +63,7 @@ def test_other_flags_compilers_and_processors_have_libraries_of_their_own(compil
 
 def planted(cache, compiler, library):
     """Put a library and its record into a cache as somebody else would, who can compute its name; return it."""
-    whole = load("scatter", cache=cache, CXX=compiler)["library"]
+    whole = load("neighbors", cache=cache, CXX=compiler)["library"]
     digest = hashlib.sha256(library.read_bytes()).hexdigest()
     record = json.loads(whole.with_suffix(".json").read_text()) | {"sha256": digest}
     whole.with_suffix(".json").write_text(json.dumps(record))
@@ -93,7 +93,7 @@ def test_a_planted_library_is_not_loaded_from_a_folder_of_others(compiled, tmp_p
     else:
         (cache if "above" not in how else cache.parent).chmod(0o777)
     for _ in range(2):
-        report = load("scatter", cache=cache, CXX=compiler, TMPDIR=temporary)
+        report = load("neighbors", cache=cache, CXX=compiler, TMPDIR=temporary)
         assert report["loaded"] == [True]
         assert report["library"].parent == temporary / f"openmm-density-{os.geteuid()}" != evil.parent
         assert stat.S_IMODE(report["library"].parent.stat().st_mode) == 0o700
@@ -104,7 +104,7 @@ def test_a_planted_library_is_not_loaded_from_a_folder_of_others(compiled, tmp_p
     assert len(calls(compiler)) == 2
     # Nor from a temporary one in which others can write.
     report["library"].parent.chmod(0o777)
-    again = load("scatter", cache=cache, CXX=compiler, TMPDIR=temporary)
+    again = load("neighbors", cache=cache, CXX=compiler, TMPDIR=temporary)
     assert again["loaded"] == [True] and again["library"].parent != report["library"].parent
     shutil.rmtree(again["library"].parent)
 
@@ -121,7 +121,7 @@ def test_a_planted_library_is_compiled_anew_in_a_folder_of_ones_own(compiled, tm
         evil.symlink_to(tmp_path / "elsewhere.so")
     else:
         expose(evil if "library" in what else evil.with_suffix(".json"))
-    report = load("scatter", cache=cache, CXX=compiler)
+    report = load("neighbors", cache=cache, CXX=compiler)
     assert report["loaded"] == [True] and report["library"] == evil
     assert len(calls(compiler)) == 2
     for path in (evil, evil.with_suffix(".json")):
@@ -131,7 +131,7 @@ def test_a_planted_library_is_compiled_anew_in_a_folder_of_ones_own(compiled, tm
 
 def loaded_with_all_rights():
     os.umask(0)
-    return loaded_here("scatter")
+    return loaded_here("neighbors")
 
 
 def test_what_is_made_is_for_this_user_alone_whatever_the_umask(compiled, tmp_path):
@@ -145,7 +145,7 @@ def test_what_is_made_is_for_this_user_alone_whatever_the_umask(compiled, tmp_pa
 def test_what_killed_processes_left_goes_at_the_next_start(compiled, tmp_path):
     cache = tmp_path / "cache"
     compiler = copying_compiler(tmp_path / "compiler", compiled["library"])
-    load("scatter", cache=cache, CXX=compiler)
+    load("neighbors", cache=cache, CXX=compiler)
     left = cache / "density-0123-4567.compiling-abcd"
     left.mkdir()
     (left / "density.so").write_bytes(b"part of a library")
@@ -156,9 +156,9 @@ def test_what_killed_processes_left_goes_at_the_next_start(compiled, tmp_path):
     with FileLock(cache / "planarity-0123-4567.lock"):
         # Another process is at it.
         (cache / "planarity-0123-4567.compiling-abcd").mkdir()
-        load("scatter", cache=cache, CXX=compiler)
+        load("neighbors", cache=cache, CXX=compiler)
         assert leftovers(cache) == sorted([*own, "planarity-0123-4567.compiling-abcd"])
-    load("scatter", cache=cache, CXX=compiler)
+    load("neighbors", cache=cache, CXX=compiler)
     assert leftovers(cache) == sorted(own)
     assert len(calls(compiler)) == 1
 
@@ -170,7 +170,7 @@ def without_locks(workspaces, age):
     fcntl.flock = none
     for workspace in workspaces:
         os.utime(workspace, (time.time() - age, time.time() - age))
-    return loaded_here("scatter")
+    return loaded_here("neighbors")
 
 
 def test_without_locks_libraries_are_compiled_and_only_what_is_old_is_abandoned(compiled, tmp_path):

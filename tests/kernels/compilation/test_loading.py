@@ -18,17 +18,17 @@ import pytest
 import torch
 
 from openmm_density.kernels import compilation
-from openmm_density.kernels.scatter import structured_gather, structured_scatter_add
+from openmm_density.kernels.neighbors import listed_pairs, neighbors
 
 from ..children import Child
 from .compilers import (
     calls,
     copying_compiler,
     leftovers,
+    listed_and_loaded,
     load,
     loaded_here,
     needs_compiler,
-    scattered_and_loaded,
 )
 
 
@@ -41,7 +41,7 @@ def test_eight_processes_on_an_empty_cache_compile_once(compiled):
 
 
 def test_a_later_process_compiles_nothing(compiled):
-    report = load("scatter", cache=compiled["cache"], CXX=compiled["compiler"])
+    report = load("neighbors", cache=compiled["cache"], CXX=compiled["compiler"])
     assert report["loaded"] == [True]
     assert report["error"] is None
     assert report["error_text"] == ""
@@ -49,14 +49,14 @@ def test_a_later_process_compiles_nothing(compiled):
 
 
 def test_a_machine_without_a_compiler_uses_what_was_compiled_before(compiled, tmp_path):
-    report = load("scatter", cache=compiled["cache"], PATH=tmp_path)
+    report = load("neighbors", cache=compiled["cache"], PATH=tmp_path)
     assert report["loaded"] == [True]
     assert report["warnings"] == []
 
 
 def loaded_by_eight_threads():
     with contextlib.redirect_stderr(io.StringIO()) as printed, ThreadPoolExecutor(8) as pool:
-        return list(pool.map(compilation.load, ["scatter"] * 8)), printed.getvalue()
+        return list(pool.map(compilation.load, ["neighbors"] * 8)), printed.getvalue()
 
 
 def test_threads_of_one_process_compile_once(compiled, tmp_path):
@@ -72,7 +72,7 @@ def test_a_terminal_is_told_once_that_it_takes_a_while(compiled, tmp_path):
     shown = []
     for _ in range(2):
         ours, theirs = pty.openpty()
-        load("scatter", cache=tmp_path / "cache", CXX=compiler, terminal=os.ttyname(theirs))
+        load("neighbors", cache=tmp_path / "cache", CXX=compiler, terminal=os.ttyname(theirs))
         os.write(theirs, b"end\n")
         text = b""
         while b"end" not in text:
@@ -83,9 +83,9 @@ def test_a_terminal_is_told_once_that_it_takes_a_while(compiled, tmp_path):
         os.close(ours)
     line, *rest = shown[0]
     drawn = [each.strip() for each in line.split("\r")]
-    assert "openmm-density: compiling the scatter kernel for this processor, once 0:00:00" in drawn
+    assert "openmm-density: compiling the neighbors kernel for this processor, once 0:00:00" in drawn
     # What stays of a line that is written again and again.
-    assert drawn[-1].startswith("openmm-density: compiled the scatter kernel 0:00:0")
+    assert drawn[-1].startswith("openmm-density: compiled the neighbors kernel 0:00:0")
     assert rest == shown[1] == ["end", ""]
 
 
@@ -104,14 +104,14 @@ if [ ! -e {tmp_path}/started ]; then
 fi
 """
     compiler = copying_compiler(tmp_path / "compiler", compiled["library"], slow)
-    builder = Child(loaded_here, "scatter", cache=cache, CXX=compiler)
+    builder = Child(loaded_here, "neighbors", cache=cache, CXX=compiler)
     deadline = time.monotonic() + 60
     while not (tmp_path / "started").exists():
         assert builder.process.is_alive()
         assert time.monotonic() < deadline
         time.sleep(0.02)
     orphan = int((tmp_path / "started").read_text())
-    waiting = Child(loaded_here, "scatter", cache=cache, CXX=compiler)
+    waiting = Child(loaded_here, "neighbors", cache=cache, CXX=compiler)
     assert len(leftovers(cache)) == 1
     foreign = cache / "density-0123-4567.compiling-abcd"
     foreign.mkdir()
@@ -134,24 +134,24 @@ def test_a_library_that_does_not_load_is_compiled_again_and_then_reported(compil
     broken = tmp_path / "broken.so"
     broken.write_text("no library")
     compiler = copying_compiler(tmp_path / "compiler", broken)
-    report = load("scatter", cache=tmp_path / "cache", CXX=compiler)
+    report = load("neighbors", cache=tmp_path / "cache", CXX=compiler)
     assert report["loaded"] == [False]
     assert "cannot be stored or loaded" in report["error"]
     assert len(calls(compiler)) == 2
     broken.write_bytes(compiled["library"].read_bytes())
-    assert load("scatter", cache=tmp_path / "cache", CXX=compiler)["loaded"] == [True]
+    assert load("neighbors", cache=tmp_path / "cache", CXX=compiler)["loaded"] == [True]
 
 
 def test_without_a_compiler_pytorch_serves_after_one_warning(tmp_path):
-    density, report, messages = Child(
-        scattered_and_loaded, cache=tmp_path / "cache", CXX="/nonexistent"
+    offsets, report, messages = Child(
+        listed_and_loaded, cache=tmp_path / "cache", CXX="/nonexistent"
     ).result()
-    assert density == [1, 2, 2, 2, 1, 0]
+    assert offsets == [0, 1, 2, 2]
     assert report["loaded"] == [False, False, False]
     assert report["warnings"] == []
     assert report["error_text"].startswith("CXX names /nonexistent")
     (message,) = messages
-    for part in ("/nonexistent", "PyTorch", "slower", "apt-get install g++", "error_text('scatter')"):
+    for part in ("/nonexistent", "PyTorch", "slower", "apt-get install g++", "error_text('neighbors')"):
         assert part in message
     assert not (tmp_path / "cache").exists()
 
@@ -185,7 +185,7 @@ def test_an_unwritable_cache_gives_way_to_a_temporary_folder_of_this_user(compil
     compiler = copying_compiler(tmp_path / "compiler", compiled["library"])
     settings = {"cache": tmp_path / "file" / "cache", "CXX": compiler, "TMPDIR": temporary}
     for _ in range(2):
-        report = load("scatter", **settings)
+        report = load("neighbors", **settings)
         assert report["loaded"] == [True]
         assert report["cache"] == temporary / f"openmm-density-{os.getuid()}"
         (message,) = report["warnings"]
@@ -203,18 +203,16 @@ def digests_and_new_runtimes():
     """Digest what the operators return at several thread counts; name OpenMP libraries that they brought."""
     before = openmp_runtimes()
     generator = torch.Generator().manual_seed(0)
-    values = torch.randn((300, 7, 8, 9), generator=generator)
-    starts = torch.randint(0, 40, (3, 300, 1), generator=generator)
-    a, b, c = ((start + torch.arange(n)) % 40 for start, n in zip(starts, (7, 8, 9), strict=True))
-    wa, wbwc = (a * 1600).int(), (b[:, :, None] * 40 + c[:, None, :]).int()
-    assert compilation.load("scatter"), compilation.error_text("scatter")
+    positions = 4 * torch.rand(3000, 3, generator=generator)
+    box = torch.tensor([[4.0, 0, 0], [0.3, 3.9, 0], [-0.4, 0.2, 3.8]])
+    assert compilation.load("neighbors"), compilation.error_text("neighbors")
     digests = []
     for n_threads in (1, 2, 3, 8):
         torch.set_num_threads(n_threads)
-        density = structured_scatter_add(values, wa, wbwc, 40**3)
-        read = structured_gather(density, wa, wbwc)
-        digests.append(hashlib.sha256(density.numpy().tobytes() + read.numpy().tobytes()).hexdigest())
-    return digests, openmp_runtimes() - before, compilation.status()["scatter"].flags
+        first, second, steps = listed_pairs(*neighbors(positions, box, 0.5, True)[:3])
+        pairs = torch.unique(torch.cat([first[:, None], second[:, None], steps], dim=1), dim=0)
+        digests.append(hashlib.sha256(pairs.numpy().tobytes()).hexdigest())
+    return digests, openmp_runtimes() - before, compilation.status()["neighbors"].flags
 
 
 @needs_compiler
