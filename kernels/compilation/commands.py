@@ -124,7 +124,7 @@ def run_command(command: Sequence[str], folder: Path, seconds: float) -> subproc
 def run_commands(
     commands: Sequence[Sequence[str]], folder: Path, seconds: float
 ) -> list[subprocess.CompletedProcess[str]]:
-    """Run commands as `run_command`, side by side in threads that the program's end does not wait for; an error ends all."""
+    """Run commands as `run_command`, in threads that the program's end does not wait for; an error or Ctrl-C ends all."""
     if len(commands) < 2:
         return [run_command(command, folder, seconds) for command in commands]
     futures: list[Future[subprocess.CompletedProcess[str]]] = [Future() for _ in commands]

@@ -17,7 +17,7 @@ from .errors import InputError
 
 @contextmanager
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary name; what was written there takes the file's place at the end, and goes if anything fails."""
+    """Yield a temporary name: what is written there replaces the file at the end; if anything fails, the old one stays."""
     try:
         with replacing(path) as temporary:
             yield temporary

@@ -426,7 +426,7 @@ class DensityFit:
         return self.measure.similarity_from_energy(energy, density_strength)
 
     def _unit_forces(self, fitted: torch.Tensor, box: Any = None) -> tuple[float, np.ndarray]:
-        """Return S and the forces at k = 1 (nm⁻¹) for fitted atoms in nm; with a box, molecules are made whole first."""
+        """Return S and the forces at k = 1 (nm⁻¹) for fitted atoms in nm; with a box, molecules are put back where they began."""
         if self._evaluator is None:
             self._evaluator = self._energy_of_fitted(self.measure)
         if self.periodic and box is not None:

@@ -36,7 +36,7 @@ class DensityTarget:
     resampled: bool = False
 
     def voxels(self) -> torch.Tensor:
-        """Return a float32 copy of the values, which a module may move to a GPU; NaN where a voxel does not count."""
+        """Return a float32 copy of the values (a module takes it along to a GPU), NaN where a voxel does not count."""
         data = self.map.data
         return torch.from_numpy(
             data.copy() if self.counted is None else np.where(self.counted, data, np.float32(np.nan))

@@ -27,7 +27,9 @@ def blurring_b_factor(resolution: float, sigma_factor: float = SIGMA_PER_RESOLUT
 def resolution_gaussians(
     weights: Tensor, resolution: float, sigma_factor: float = SIGMA_PER_RESOLUTION
 ) -> tuple[Tensor, Tensor]:
-    """Return amplitudes and exponents (N, 1) of a Gaussian for each atom, of integral `weights` and σ = sigma_factor · d."""
+    """Return amplitudes and exponents (N, 1) of a Gaussian an atom: integral `weights` (N,), σ = sigma_factor · resolution
+    (Å).
+    """
     sigma = sigma_factor * resolution
     amplitudes = weights[:, None] / (2 * math.pi * sigma**2) ** 1.5
     return amplitudes, torch.full_like(amplitudes, 0.5 / sigma**2)

@@ -16,7 +16,7 @@ Transfer = Callable[[np.ndarray], np.ndarray]
 
 
 def fourier_filtered(data: np.ndarray, matrix: np.ndarray, transfer: Transfer) -> np.ndarray:
-    """Return a periodic array, of steps `matrix` (3, 3) in Å, with its transform multiplied by `transfer` of |s|² in Å⁻²."""
+    """Return a periodic array (steps in the columns of `matrix`, Å) with its transform times `transfer` of |s|² (Å⁻²)."""
     nz, ny, nx = data.shape
     s2 = _square_frequencies(fft.rfftfreq(nx), fft.fftfreq(ny), fft.fftfreq(nz), matrix)
     spectrum = fft.rfftn(data)

@@ -42,7 +42,7 @@ _DAMAGED = "download it again, as it is damaged"
 def read_mtz_map(
     path: str | os.PathLike[str], columns: tuple[str, str] | None = None
 ) -> tuple[np.ndarray, np.ndarray, gemmi.SpaceGroup]:
-    """Return a cell's float32 map (nz, ny, nx) of amplitudes and phases, the grid's steps (3, 3) in Å, and the space group."""
+    """Return a cell's float32 map (nz, ny, nx), the grid's steps as columns (3, 3) in Å, and the space group."""
     path = Path(path)
     mtz = read_mtz(path)
     amplitude, phase = _labels(mtz, columns, path)

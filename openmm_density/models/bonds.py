@@ -301,7 +301,10 @@ def _check_crowding(model: Model) -> None:
 
 
 def _near_as_bonds(topology: app.Topology, positions: np.ndarray) -> list[tuple[int, int]]:
-    """Return the pairs as near as bonds in and around non-standard residues, or of two standard ones: chemistry tells."""
+    """Return pairs as near as bonds in and around non-standard residues, and of two standard ones.
+
+    Inside residues and with metals these are bonds; between residues, whether they are is for chemistry to tell.
+    """
     odd = _is_odd(topology)
     atoms = list(topology.atoms())
     hydrogen = np.array([is_hydrogen(atom) for atom in atoms], dtype=bool)

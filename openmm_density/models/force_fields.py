@@ -25,7 +25,7 @@ SOLVENTS = ("none", *IMPLICIT_SOLVENTS, "water")
 def force_field_files(
     names: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], solvent: str = "none"
 ) -> tuple[Path, ...]:
-    """Return the files of a force field and an implicit solvent in OpenMM's order; known names mean its own files."""
+    """Return the files of a force field and an implicit solvent in OpenMM's order; known names mean OpenMM's own files."""
     check_force_field_names(names, solvent)
     files = []
     for name in _listed(names):

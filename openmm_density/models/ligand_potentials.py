@@ -264,7 +264,7 @@ def _sphere(symbol: str, parent: str) -> tuple[float, float]:
 
 
 def _alike(potential: InternalPotential) -> list[float]:
-    """Return charges that are the same for atoms that bonds do not tell apart, as a methyl's hydrogens, whichever is which."""
+    """Return charges that are the same for atoms that bonds do not tell apart, as a methyl's hydrogens; a conformer's are not."""
     graph = graph_of(potential.elements, potential.bonds)
     kinds = {k: symbol.capitalize() for k, symbol in enumerate(potential.elements)}
     for _ in range(len(kinds)):

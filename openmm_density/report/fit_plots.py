@@ -103,7 +103,7 @@ def fsc_title(with_half_maps: bool) -> str:
 def fsc_figure(
     curves: Mapping[str, tuple[str, Mapping[str, Any] | None]], threshold: float = 0.5
 ) -> dict[str, Any] | None:
-    """Return Fourier shell correlations, None without any, of `curves` by stage or `HALF_MAPS`: name, 1/Å and correlation."""
+    """Return Fourier shell correlations, or None; `curves` by stage, or `HALF_MAPS`: name, frequency (1/Å), correlation."""
     known = {stage: curve for stage, curve in curves.items() if curve[1]}
     if not known:
         return None

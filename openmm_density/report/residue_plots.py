@@ -92,7 +92,7 @@ def b_factor_figure(
 
 
 def spread_figure(residues: Sequence[Mapping[str, Any]], agreed: float) -> dict[str, Any] | None:
-    """Return how far models are apart by residue (``spread``, ``spread_backbone``), with a line at `agreed` (Å), or None."""
+    """Return models' ``spread`` and ``spread_backbone`` by residue (Å, or None) with a line at `agreed`; None if unknown."""
     rows = [i for i, residue in enumerate(residues) if residue["spread"] is not None]
     if not rows:
         return None

@@ -29,7 +29,7 @@ _LARGEST = 32767
 
 
 class DrawnAtoms:
-    """What of a topology the page draws: atoms int (n,), with `rows` of residues in the summary by label."""
+    """What of a topology the page draws: `indices` int (n,); `rows`: the place of each residue in the summary by its label."""
 
     def __init__(self, topology: app.Topology, rows: Mapping[str, int]) -> None:
         self._topology, self._rows = topology, rows

@@ -19,7 +19,7 @@ SAME_PLACE, MOST_ON_OTHERS = 0.5, 0.2
 
 
 def check_crystal(model: Model, density_map: DensityMap) -> None:
-    """Refuse a model in a crystal's map whose cell or space group contradicts either; without both it is not looked at."""
+    """Refuse a model in a crystal's map whose cell or space group contradicts map or model; without these none is looked at."""
     if not density_map.periodic or model.cell is None:
         return
     own, of_map = np.array(model.cell), np.array(density_map.cell)

@@ -331,7 +331,7 @@ class LocalGeometry:
         margin: float,
         impossible: np.ndarray | None = None,
     ) -> list[Worse]:
-        """Return what is farther from what is usual (a range: from within it) by more than a margin, and what is impossible."""
+        """Return what is farther from its usual range than before by more than a margin, and what is impossible anyway."""
         low, high = usual
         kept = np.where(np.isfinite(before), np.clip(before, low, high), np.nan)
         least, most = (np.where(np.isfinite(kept), kept, each) for each in usual)

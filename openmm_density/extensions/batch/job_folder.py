@@ -83,7 +83,7 @@ class JobFolder:
         write_text(self.path / JOB, json.dumps(written, indent=2) + "\n")
 
     def check(self, overwrite: bool = False) -> Earlier:
-        """Return what became of this job's earlier fit; remove one that failed before its first step, refuse another's."""
+        """Return what became of this job's earlier fit, and refuse another job's; what failed before a step is removed."""
         if self.path.exists() and not self.path.is_dir():
             raise InputError("it is a file", source=self.path, remedy="give a folder for the results")
         was_noted = (self.path / JOB).exists()

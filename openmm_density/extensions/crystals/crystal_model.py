@@ -42,7 +42,7 @@ def crystal_structure(path: str | os.PathLike[str], reflections: Reflections) ->
 
 
 def check_same_crystal(structure: gemmi.Structure, reflections: Reflections, path: Path) -> None:
-    """Refuse a model whose cell or space group is not that of the data; P 1 in no cell (1 Å, as in cryo-EM) may be in any."""
+    """Refuse a model of another cell or space group than the data; one that names neither, as P 1 of 1 Å in cryo-EM, may stay."""
     mine, theirs = structure.cell, reflections.cell
     if mine.is_crystal():
         lengths = zip(mine.parameters[:3], theirs.parameters[:3], strict=True)

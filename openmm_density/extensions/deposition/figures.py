@@ -111,7 +111,7 @@ def map_figures(
     density_map: DensityMap,
     resolution: float,
 ) -> dict[str, Any]:
-    """Return `FiguresOfModel` in a map of a resolution in Å, and the whole map's curve; None where no atom is near it."""
+    """Return `FiguresOfModel` in a map of a resolution in Å, and ``unmasked``, its whole curve, None where no atom is near it."""
     ringer = emringer(density_map, topology, positions)
     smoc = segment_overlap(density_map, topology, positions, resolution)
     b_iso = B_PER_RESOLUTION * resolution

@@ -127,7 +127,7 @@ class ReplicaStage:
                 self._exchange.settle()
 
     def is_at(self, running: StageContext, state: RunState) -> bool:
-        """Return whether these go on from a saved state without new Contexts, which repeating platforms always make."""
+        """Return whether these are where a state was saved, and go on without new Contexts; never where bits are repeated."""
         return (
             not self._repeats_itself
             and self._saved is not None

@@ -68,7 +68,10 @@ def prediction_told(name: str, fit: FlexibleFit, result: FitResult) -> Told:
 
 
 def confidence_doubts(name: str, residues: Sequence[Mapping[str, Any]], plddt: np.ndarray) -> list[Doubt]:
-    """Return doubts on confident stretches (means over 5 residues) that fit far worse than usual, and on unsure ones that fit."""
+    """Return a doubt on confident stretches that fit far worse than usual, and one on unsure ones that fit as well as usual.
+
+    `residues`: R of a report; `plddt` (R,). Both are averaged over 5 residues of a chain.
+    """
     correlations = _correlations(residues)
     chains: dict[str, list[int]] = {}
     for row, residue in enumerate(residues):

@@ -105,7 +105,7 @@ class Simulated:
 
 
 class Replicas(ABC):
-    """A ladder's replicas, in the slots of their rungs, or in any where only strengths differ; (R, N, 3) in nm and nm/ps."""
+    """A ladder's replicas, in the slots of their rungs, or any if only strengths differ; (R, N, 3), nm and nm/ps; seed not 0."""
 
     def __init__(
         self, simulated: Simulated, positions: np.ndarray, velocities: np.ndarray, seed: int
@@ -358,7 +358,7 @@ class MergedReplicas(Replicas):
 def langevin_of_many_temperatures(
     kelvin: np.ndarray, friction: float, timestep: float
 ) -> openmm.CustomIntegrator:
-    """Build the middle scheme (Zhang et al. 2019) with a temperature (N,) in K for each particle; 1/ps and ps."""
+    """Build the middle scheme (Zhang et al. 2019) with a temperature (N,) in K for each particle; friction 1/ps, timestep ps."""
     integrator = openmm.CustomIntegrator(timestep)
     integrator.addGlobalVariable("a", math.exp(-friction * timestep))
     integrator.addGlobalVariable("b", math.sqrt(1 - math.exp(-2 * friction * timestep)))

@@ -131,7 +131,7 @@ class FrameFits:
         return self._carried_out(step, Path(self.settings.model), None)
 
     def from_neighbour(self, step: Step, neighbour: FrameFit) -> list[FrameFit]:
-        """Return a volume's fits from a neighbour's model: by the first's protocol too if it starts far off or loses much CC."""
+        """Return a volume's fits from a neighbour's model; by the first volume's protocol if far off, or CC is lost."""
         fits = []
         if self._is_near(step, neighbour):
             fits.append(self._carried_out(step, neighbour.next_start, neighbour.model))

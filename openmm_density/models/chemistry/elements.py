@@ -34,7 +34,7 @@ UNKNOWN = "X"
 
 
 def openmm_element(symbol: str) -> app.element.Element | None:
-    """Return OpenMM's element of a symbol or None; for an unknown atom nitrogen, as heavy as a protein's mean atom."""
+    """Return OpenMM's element of a symbol or None; an unknown atom is nitrogen, of about a protein's mean but hydrogens."""
     if symbol == "D":
         return app.element.deuterium
     if symbol == UNKNOWN:

@@ -60,7 +60,7 @@ class Surroundings(NamedTuple):
 
 
 def ideal_directions(sites: Sequence[Site], around: Surroundings) -> Iterator[tuple[list[Site], np.ndarray]]:
-    """Yield sites with fixed hydrogens and unit vectors to these (sites, hydrogens, 3); methyl and ammonium staggered."""
+    """Yield sites with fixed hydrogens and unit vectors to these (sites, hydrogens, 3), staggered; NaN for atoms in one place."""
     kinds: dict[tuple[int, int, bool], list[Site]] = defaultdict(list)
     for site in sites:
         count, others = len(site.hydrogens), len(site.neighbours)

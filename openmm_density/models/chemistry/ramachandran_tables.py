@@ -76,7 +76,7 @@ def _plot(kind: str, next_kind: str) -> str:
 
 
 def ramachandran_tables() -> dict[str, np.ndarray] | None:
-    """Return by plot which part of residues has rarer φ and ψ (Lovell et al., Proteins 50, 437 (2003)); None without pyrama."""
+    """Return by plot, at `CENTRES`, the part of residues with rarer φ and ψ (Lovell et al. 2003); None without pyrama."""
     # Only its files are wanted: importing pyrama would load pyplot and Biopython.
     package = find_spec("pyrama")
     if package is None or not package.submodule_search_locations:

@@ -21,7 +21,7 @@ _DERIVED = ((app.HBonds, None), _FREE)
 
 
 class ConstrainedVariants:
-    """Systems by `create` (``createSystem`` with options), which asks the force field once for all constraints and masses."""
+    """Systems of a topology by `create` (``createSystem``), called once for all options beside constraints and masses."""
 
     def __init__(
         self, topology: app.Topology, forcefield: app.ForceField, create: Callable[..., openmm.System]

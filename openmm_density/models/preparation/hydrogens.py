@@ -288,7 +288,7 @@ def _with_histidines(
     bonded: dict[int, list[int]],
     ph: float,
 ) -> list[str | None]:
-    """Return variants with bridged cysteines and histidines as Modeller has them: Nε's if only that is in a hydrogen bond."""
+    """Return variants with bridged cysteines, and Modeller's histidines: on Nε where only that is bonded, else Nδ."""
     chosen = list(variants)
     owners = np.repeat(np.arange(len(residues)), [len(residue.atoms) for residue in residues])
     first = np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=len(residues)))])

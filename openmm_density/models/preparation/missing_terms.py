@@ -57,7 +57,7 @@ def missing_terms(
     held: Sequence[np.ndarray] = (),
     links: Iterable[tuple[int, int]] = (),
 ) -> MissingTerms:
-    """Find bonds and angles without a force or constraint; what chemistry has no value for is held as in positions (N, 3), Å."""
+    """Find bonds and angles that no force or constraint knows; without a value they are held about positions (N, 3) in Å."""
     n = topology.getNumAtoms()
     bonds = bonded_pairs(topology)
     angles = bond_angles(bonds)

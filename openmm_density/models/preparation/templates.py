@@ -190,7 +190,7 @@ def _adapted_parameters(
     residue: app.topology.Residue,
     bonded: Mapping[int, Sequence[app.topology.Atom]],
 ) -> list[tuple[str, float]] | None:
-    """Return types and charges of the residue's template if only hydrogens or neighbours (or an end's) differ, else None."""
+    """Return types and charges of the residue's template if only hydrogens or neighbours (or an end) differ, else None."""
     bound = {
         atom.name
         for atom in residue.atoms()

@@ -34,7 +34,10 @@ class ChargedGroup(NamedTuple):
 
 
 def bare_ions(topology: app.Topology, positions: np.ndarray, in_water: bool) -> dict[int, list[int]]:
-    """Return the atoms near enough to bind (Å) by single metal ion; `in_water`, of ions with fewer than `WHOLE_SHELL`."""
+    """Return single metal ions that only water would hold, and the atoms (Å) near enough to be bound to each.
+
+    `in_water`: whether they are those alone that have fewer than `WHOLE_SHELL` such atoms.
+    """
     atoms = list(topology.atoms())
     ions = [
         atom.index

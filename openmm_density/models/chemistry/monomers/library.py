@@ -75,7 +75,7 @@ class MonomerLibrary:
     def link_of(
         self, first: tuple[str, str], second: tuple[str, str], is_cis: bool
     ) -> tuple[gemmi.ChemLink, bool] | None:
-        """Return the link of two residue types' atoms, and whether it has them in reverse; None if unknown."""
+        """Return the link of two residue types' atoms (of peptides as `is_cis`) and whether it is reversed; None if unknown."""
         found = []
         for swapped, (one, other) in enumerate(((first, second), (second, first))):
             for link in self._by_atoms.get((one[1], other[1]), ()):
