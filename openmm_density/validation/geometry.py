@@ -180,7 +180,7 @@ class ModelGeometry:
             **_peptide_fields(atoms, self._peptides, omega),
             **_chirality_fields(atoms, self._centres, improper, self._centre_names),
             **backbone,
-            **_rotamer_fields(topology, _deviations_of(self._side_chains, positions)),
+            **_rotamer_fields(topology, rotamer_deviations(self._side_chains, positions)),
             nucleic_acids=self._nucleic_acids.report(positions),
             notes=[TABLES_MISSING] if backbone["ramachandran_count"] is None else [],
             peptides=self._peptide_names,
@@ -357,17 +357,14 @@ class RotamerDeviations:
         return self.deviations > LARGEST_DEVIATION
 
 
-def rotamer_deviations(topology: app.Topology, positions: np.ndarray) -> RotamerDeviations:
-    """Return the deviations of side chains from staggered torsions.
+def rotamer_deviations(
+    side_chains: tuple[np.ndarray, np.ndarray], positions: np.ndarray
+) -> RotamerDeviations:
+    """Return the deviations from staggered torsions, near −60°, 60° and 180° (Lovell et al., Proteins 40, 389 (2000)).
 
-    Rotamers have their torsions about bonds of tetrahedral atoms near −60°, 60° and 180° (Lovell et al., Proteins 40, 389
-    (2000)); a side chain with one more than 40° from all of these is no rotamer. The converse does not hold: MolProbity's
-    outliers, from multidimensional tables, include rare combinations of staggered torsions. `positions` (N, 3) in Å.
+    A side chain with one more than 40° from all of these is no rotamer. The converse does not hold: MolProbity's outliers, from
+    multidimensional tables, include rare combinations. `side_chains`: of `side_chain_torsions`; `positions` (N, 3) in Å.
     """
-    return _deviations_of(side_chain_torsions(topology), positions)
-
-
-def _deviations_of(side_chains: tuple[np.ndarray, np.ndarray], positions: np.ndarray) -> RotamerDeviations:
     torsions, owners = side_chains
     deviations = np.abs(from_staggered(torsion_angles(positions, torsions)))
     residues, which = np.unique(owners, return_inverse=True)

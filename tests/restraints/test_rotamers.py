@@ -11,6 +11,7 @@ from openmm import app
 
 from openmm_density.base.errors import InputError
 from openmm_density.models import Model, read_model
+from openmm_density.models.chemistry.side_chains import side_chain_torsions
 from openmm_density.models.chemistry.torsions import torsion_angles
 from openmm_density.restraints import ROTAMER_FORCE_CONSTANT, RotamerRestraint
 from openmm_density.validation.geometry import rotamer_deviations
@@ -72,7 +73,7 @@ def test_eclipsed_side_chains_are_told_and_come_back(native: Model) -> None:
     (violation,) = restraint.violations(eclipsed)
     assert violation.restraint == "rotamers" and violation.residues == ("A VAL 7",)
     assert abs(violation.value - violation.target) == pytest.approx(50.0, abs=0.1)
-    assert rotamer_deviations(topology, eclipsed).eclipsed.all()
+    assert rotamer_deviations(side_chain_torsions(topology), eclipsed).eclipsed.all()
     system = openmm.System()
     for _ in positions:
         system.addParticle(12.0)
@@ -92,7 +93,7 @@ def test_eclipsed_side_chains_are_told_and_come_back(native: Model) -> None:
     context.setPositions(eclipsed / 10)
     openmm.LocalEnergyMinimizer.minimize(context, tolerance=0.01)
     relaxed = 10 * np.array(context.getState(positions=True).getPositions(asNumpy=True)._value)
-    assert not rotamer_deviations(topology, relaxed).eclipsed.any()
+    assert not rotamer_deviations(side_chain_torsions(topology), relaxed).eclipsed.any()
 
 
 def test_models_without_side_chains_and_wrong_arguments() -> None:

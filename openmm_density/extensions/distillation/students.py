@@ -16,7 +16,6 @@ from openmm_density.kernels import compilation
 
 from ...energies import PaiNN
 from ...energies.painn_network import PaiNNNetwork
-from .accuracy import KJ_PER_KCAL
 from .ligand import Ligand
 
 # Of the loss: forces say nearly all, and with 100 times this weight they are learned half as well; energies keep the zero of
@@ -223,11 +222,6 @@ class Committee:
         """Return energies in kJ/mol, shape (K, M), and forces in kJ/mol/nm, shape (K, M, n, 3), of each student."""
         found = [_evaluated(student.averaged, positions) for student in self.students]
         return np.stack([energies for energies, _ in found]), np.stack([forces for _, forces in found])
-
-    def force_error(self, data: TrainingData) -> float:
-        """Return the mean error of the forces' components, in kcal/mol/Å."""
-        _, forces = self.evaluate(data.positions)
-        return float(np.abs(forces.mean(0) - data.forces).mean()) / (KJ_PER_KCAL * 10)
 
 
 class _Stopped(Exception):
