@@ -46,15 +46,10 @@ def named_connections(
     """Yield what LINK, SSBOND and _struct_conn name among the atoms that were read."""
     by_name: dict[tuple[str, int, str, str, str], int] = {}
     for index, record in enumerate(model.records):
-        name = (
-            record.chain,
-            record.residue_number,
-            record.insertion_code,
-            record.residue_name,
-            record.name,
-        )
-        # Of several atoms of one name the first is meant.
-        by_name.setdefault(name, index)
+        place = record.chain, record.residue_number, record.insertion_code
+        # Of several atoms of one name the first is meant; a file may leave out the name of the residue.
+        for residue in (record.residue_name, ""):
+            by_name.setdefault((*place, residue, record.name), index)
     for connection in structure.connections:
         first, second = (
             by_name.get(

@@ -42,7 +42,7 @@ _CIF_ADDRESS = (
     ("auth_atom_id", "label_atom_id"),
 )
 # Of what these hold gemmi keeps single bytes, which are no characters.
-_CIF_NAMES = ("_atom_site.Cartn_x", "_struct_conn.id")
+_CIF_NAMES = ("_atom_site.Cartn_x", "_struct_conn.conn_type_id")
 
 
 def read_structure(path: str | os.PathLike[str], *, first_model: bool = True) -> gemmi.Structure:
@@ -166,6 +166,7 @@ def _cif_structure(path: Path, contents: bytearray, first_model: bool) -> gemmi.
         _check_ascii(path, block)
     _check_cif(path, block, first_model)
     _number_rows(block)
+    _complete_connections(block)
     try:
         return gemmi.make_structure_from_block(block)
     except (RuntimeError, ValueError, IndexError) as error:
@@ -181,6 +182,14 @@ def _number_rows(block: gemmi.cif.Block) -> None:
     numbers = block.find_values("_atom_site.id")
     for row in range(len(numbers)):
         numbers[row] = str(row + 1)
+
+
+def _complete_connections(block: gemmi.cif.Block) -> None:
+    """Add the columns of ``_struct_conn`` without which gemmi reads none of its bonds."""
+    loop = block.find_loop("_struct_conn.conn_type_id").get_loop()
+    for name in ("id", "ptnr1_label_comp_id", "ptnr2_label_comp_id") if loop is not None else ():
+        if f"_struct_conn.{name}" not in loop.tags:
+            loop.add_columns([f"_struct_conn.{name}"], "?")
 
 
 def _check_ascii(path: Path, block: gemmi.cif.Block) -> None:

@@ -333,8 +333,8 @@ class LocalGeometry:
     ) -> list[Worse]:
         """Return what is farther from its usual range than before by more than a margin, and what is impossible anyway."""
         low, high = usual
-        kept = np.where(np.isfinite(before), np.clip(before, low, high), np.nan)
-        least, most = (np.where(np.isfinite(kept), kept, each) for each in usual)
+        within = (before >= low) & (before <= high)
+        least, most = (np.where(within, before, each) for each in usual)
         first, last = (_beyond(each, least, most) for each in (before, after))
         growth = last - np.nan_to_num(first)
         bad = growth > margin

@@ -148,6 +148,26 @@ def test_links_that_the_input_does_not_name_are_written(small_data: Path, tmp_pa
     check_links(read_model(_file(tmp_path / "in.pdb", text.replace(first + "\n", ""))), tmp_path, 4)
 
 
+def test_links_are_read_without_numbers_and_names_of_residues(small_data: Path, tmp_path: Path) -> None:
+    """As of a file of PDB 8QU4, whose stapled side chains came apart; gemmi reads no bond of such."""
+    path = small_data / "emd3488_5ni1/5ni1_updated.cif"
+    document = gemmi.cif.read(str(path))
+    loop = document[0].find_loop("_struct_conn.id").get_loop()
+    for name in (
+        "id",
+        "ptnr1_label_comp_id",
+        "ptnr2_label_comp_id",
+        "ptnr1_auth_comp_id",
+        "ptnr2_auth_comp_id",
+    ):
+        loop.remove_column(f"_struct_conn.{name}")
+    document.write_file(str(tmp_path / "few.cif"))
+    model = read_model(tmp_path / "few.cif")
+    assert model.links == read_model(path).links
+    write_model_cif(tmp_path / "out.cif", model, model.positions + 0.01)
+    assert read_model(tmp_path / "out.cif").links == model.links
+
+
 def check_links(model: Model, tmp_path: Path, count: int) -> None:
     moved = model.positions + np.random.default_rng(0).normal(scale=0.03, size=model.positions.shape)
     write_pdb(tmp_path / "out.pdb", model, moved)

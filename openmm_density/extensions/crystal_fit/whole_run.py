@@ -49,6 +49,7 @@ _COMPARED = (
         "molecules",
         "stretched",
         "angles",
+        "worse",
         "bent",
     ),
     "stretch",

@@ -68,6 +68,7 @@ KINDS = {
     "angles": "angles that were bent",
     "bent": "flat groups that were bent",
     "ligand": "ligands whose potential does not know them",
+    "worse": "residues that fit the map clearly worse than at the start",
     "conformers": "alternate conformers that the map does not show",
     "stretch": "stretches of residues that fit the map badly",
 }

@@ -53,11 +53,13 @@ def worse_in_fit(prepared: Prepared, result: FitResult, planes: PlaneSet) -> lis
     bonds += [(link.first, link.second) for link in model.links if not link.symmetry]
     of_file = index[np.array(bonds, dtype=np.int64).reshape(-1, 2)]
     own = planes.with_atoms(index)
+    built = prepared.input_index < 0
+    built[list(prepared.mended_ends)] = True
     return changed_elements(model) + _worse(
         LocalGeometry(
             prepared.topology,
             prepared.positions,
-            built=prepared.input_index < 0,
+            built=built,
             bonds=[*map(tuple, of_file[(of_file >= 0).all(axis=1)].tolist()), *prepared.links],
             planes=with_conjugated_systems(prepared.topology, own),
             labels=labels_of(prepared),
