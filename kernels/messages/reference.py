@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ..sums import added_in_order
+from ..scatter.reference import added_in_order
 from ..table_checks import check_positions
 
 FEATURES = (32, 64, 128)

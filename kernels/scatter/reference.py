@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ..sums import added_in_order
+
+def added_in_order(total: Tensor, index: Tensor, values: Tensor) -> Tensor:
+    """Return a tensor with values added to its rows of some indices, in an order that depends on the input alone."""
+    if values.is_cuda:  # by sorted indices, where index_add has atomics
+        return total.index_put((index,), values, accumulate=True)
+    return total.index_add(0, index, values)
 
 
 def flat_indices(wa: Tensor, wbwc: Tensor) -> Tensor:

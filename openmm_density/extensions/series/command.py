@@ -247,8 +247,7 @@ def _print_outcome(result: SeriesResult, folder: Path) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from .fit_doubts import fit_doubts, fit_doubts_in_words, fit_notes
-    from .result import frame_values
+    from .result import fit_doubts, fit_doubts_in_words, fit_notes, frame_values
 
     console = console_for_results()
     table = Table(box=None, pad_edge=False)

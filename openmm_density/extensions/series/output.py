@@ -17,9 +17,8 @@ from ...base.atomic_files import atomic_write, write_text
 from ...base.wording import one_line
 from ...fitting.output.summary import versions
 from ...models.structure_files import header_of, pdb_limit, write_cif, write_pdb
-from .fit_doubts import fit_doubts, fit_notes
 from .frame_fit import faults
-from .result import SeriesResult, frame_values
+from .result import SeriesResult, fit_doubts, fit_notes, frame_values
 
 CSV, JSON, DCD, CIF, PDB, PICTURE, PAGE = (
     f"series.{suffix}" for suffix in ("csv", "json", "dcd", "cif", "pdb", "png", "html")

@@ -16,9 +16,8 @@ from ...report.colors import AFTER, BEFORE, DOUBTFUL, OTHER, REBUILT, REFERENCE
 from ...report.shown_model import ShownModel, residue_values
 from ...report.structures import drawn_models
 from ...report.surfaces import MOST_VOXELS, surfaces_of
-from .fit_doubts import fit_doubts, fit_notes
 from .internal_coordinates import InternalCoordinate
-from .result import SeriesResult
+from .result import SeriesResult, fit_doubts, fit_notes
 
 _PICTURE, _TRAJECTORY = "series.png", "series.dcd"
 MAPS_VOXELS = 2_500_000

@@ -12,11 +12,10 @@ import pytest
 from openmm_density import DensityMap
 from openmm_density.base.errors import InputError
 from openmm_density.extensions.series import frame_fit
-from openmm_density.extensions.series.fit_doubts import fit_notes
 from openmm_density.extensions.series.frame_fit import better_fit
 from openmm_density.extensions.series.output import SERIES_FILES, series_summary
 from openmm_density.extensions.series.page import series_page
-from openmm_density.extensions.series.result import frame_values, rmsd
+from openmm_density.extensions.series.result import fit_notes, frame_values, rmsd
 from openmm_density.extensions.series.volumes import notes_on_volumes
 from openmm_density.fitting.locks import FolderLock
 from openmm_density.models import read_model

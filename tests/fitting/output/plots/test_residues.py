@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.colors import to_rgba
 
 from openmm_density.fitting.output.plots import plot_residues
-from openmm_density.fitting.output.plots.residue_curves import WIDEST_GAP
+from openmm_density.fitting.output.plots.residues import WIDEST_GAP
 from openmm_density.fitting.output.plots.style import DOUBTFUL, REBUILT
 from openmm_density.validation.stretches import DoubtfulStretch, doubtful_stretches
 
