@@ -87,11 +87,7 @@ def broken(tmp_path_factory) -> dict:
         "print(json.dumps(d.as_dict()))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script],
-        env=os.environ | changes,
-        capture_output=True,
-        text=True,
-        timeout=300,
+        [sys.executable, "-c", script], env=os.environ | changes, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stderr
     return {"report": done.stderr, **json.loads(done.stdout.splitlines()[-1])}
@@ -282,9 +278,7 @@ def test_where_no_force_works_all_ways_are_named():
 
 
 def test_plugins_and_gpu_have_remedies_of_their_own():
-    plugins = {
-        "/p/libOpenMMTorchReference.so": "libtorch_cuda.so: cannot open shared object file",
-    }
+    plugins = {"/p/libOpenMMTorchReference.so": "libtorch_cuda.so: cannot open shared object file"}
     torch_build, gpu = remedies_of(unloaded_plugins=plugins, gpu_problem="driver too old.")
     assert "CUDA build" in torch_build and "'openmm-density[torchforce]'" in torch_build
     assert "(driver too old)" in gpu

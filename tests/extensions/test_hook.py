@@ -128,10 +128,7 @@ def test_every_extension_of_the_package_is_in_its_entry_points():
 
 def test_an_option_that_two_extensions_declare_is_there_once(monkeypatch):
     one, other = FitExtension(), FitExtension()
-    one.options = (
-        Option("copies", "an ensemble", int),
-        Option("alone", "one"),
-    )
+    one.options = (Option("copies", "an ensemble", int), Option("alone", "one"))
     other.options = (Option("copies", "with exchange, a ladder", int),)
     monkeypatch.setattr(installed_extensions, "extensions", lambda: (one, other))
     found = [(option.name, option.help) for option in installed_extensions.extension_options()]

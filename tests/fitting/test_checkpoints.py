@@ -13,14 +13,7 @@ from openmm import app
 
 from openmm_density.base.errors import InputError
 from openmm_density.fitting.adaptive_strength import AdaptiveStrength
-from openmm_density.fitting.checkpoints import (
-    LOG,
-    PREVIOUS,
-    STATE,
-    RunFolder,
-    Trajectory,
-    cut_trajectory,
-)
+from openmm_density.fitting.checkpoints import LOG, PREVIOUS, STATE, RunFolder, Trajectory, cut_trajectory
 from openmm_density.fitting.convergence import Plateau
 from openmm_density.fitting.fit_result import Row
 from openmm_density.fitting.run_state import RunState

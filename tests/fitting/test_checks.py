@@ -8,12 +8,7 @@ from openmm import app
 
 from openmm_density import DensityMap
 from openmm_density.base.errors import InputError
-from openmm_density.fitting.checks import (
-    check_arguments,
-    check_pressures,
-    check_resolutions,
-    check_start,
-)
+from openmm_density.fitting.checks import check_arguments, check_pressures, check_resolutions, check_start
 from openmm_density.fitting.fit_map import FitMap
 from openmm_density.fitting.flexible_fit import FlexibleFit
 from openmm_density.fitting.protocols import Protocol, Stage

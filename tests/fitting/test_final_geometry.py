@@ -6,12 +6,7 @@ import numpy as np
 import openmm
 import pytest
 
-from openmm_density.fitting.final_geometry import (
-    ANGLE_STIFFNESS,
-    BOND_STIFFNESS,
-    RESTRAINT_SCALES,
-    stiffen,
-)
+from openmm_density.fitting.final_geometry import ANGLE_STIFFNESS, BOND_STIFFNESS, RESTRAINT_SCALES, stiffen
 from openmm_density.fitting.fit_systems import FitSystems
 from openmm_density.fitting.protocols import Stage
 from openmm_density.models.chemistry.elements import is_hydrogen

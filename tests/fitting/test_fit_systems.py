@@ -94,9 +94,7 @@ def test_without_a_compiler_backbones_are_held_by_openmm(fitted, monkeypatch):
 def test_flat_groups_are_held_as_stiffly_as_the_time_step_bears(fitted, monkeypatch):
     fit, _ = fitted
     context = openmm.Context(
-        fit.system,
-        openmm.VerletIntegrator(0.001),
-        openmm.Platform.getPlatformByName("Reference"),
+        fit.system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("Reference")
     )
     name = fit.planarity.parameter_name
     longest = fit.planarity.stable_timestep(fit.system)

@@ -39,9 +39,7 @@ TOGETHER = 2.0
 def running(script):
     """Yield a process that runs Python code and hears Ctrl-C, once it says that it is ready."""
     process = subprocess.Popen(
-        [sys.executable, "-c", script.format(together=TOGETHER)],
-        stdout=subprocess.PIPE,
-        text=True,
+        [sys.executable, "-c", script.format(together=TOGETHER)], stdout=subprocess.PIPE, text=True
     )
     try:
         assert process.stdout.readline() == "ready\n"

@@ -28,9 +28,7 @@ def integrator(kelvin: float, step: float) -> openmm.Integrator:
     return openmm.LangevinMiddleIntegrator(kelvin, 1.0, step)
 
 
-def test_a_context_is_used_again_once_its_user_is_gone_and_is_then_as_new(
-    system: openmm.System,
-) -> None:
+def test_a_context_is_used_again_once_its_user_is_gone_and_is_then_as_new(system: openmm.System) -> None:
     contexts = KeptContexts(platform_named("CPU", 2))
     first, second = User(), User()
     one = contexts.lend(first, system, integrator(300.0, 0.002))

@@ -9,13 +9,7 @@ from scipy.spatial.transform import Rotation
 from openmm_density.base.errors import InputError
 from openmm_density.fitting import FlexibleFit
 from openmm_density.fitting.fit_map import FitMap
-from openmm_density.fitting.placement import (
-    Placement,
-    _Rigid,
-    check_place,
-    find_placement,
-    placed,
-)
+from openmm_density.fitting.placement import Placement, _Rigid, check_place, find_placement, placed
 from openmm_density.validation.map_checks.coverage import IN_DENSITY, coverage
 from openmm_density.validation.map_checks.rigid_search import rotations
 

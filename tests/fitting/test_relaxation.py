@@ -9,8 +9,7 @@ from .damaged_models import DAMAGES, assert_sane, damaged, fit_of, native
 
 
 @pytest.mark.parametrize(
-    ("damage", "platform"),
-    [*((damage, "CPU") for damage in DAMAGES), ("atoms at 0.1 Å", "Reference")],
+    ("damage", "platform"), [*((damage, "CPU") for damage in DAMAGES), ("atoms at 0.1 Å", "Reference")]
 )
 def test_a_damaged_model_comes_through_a_fit(damage, platform, tmp_path):
     fit = fit_of(damaged(tmp_path, damage), tmp_path, platform)

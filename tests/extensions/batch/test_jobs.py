@@ -68,10 +68,7 @@ def test_a_table_says_all_of_each_fit(files):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (
-            "model,resolution\nx/one.pdb,5\n",
-            "jobs.csv: it has no column map, found model, resolution: add",
-        ),
+        ("model,resolution\nx/one.pdb,5\n", "jobs.csv: it has no column map, found model, resolution: add"),
         ("", "jobs.csv: it has no column model and none map, found an empty table: "),
         ("model,map\nx/one.pdb,map.mrc\n", "row 1: there is no resolution: add a column resolution"),
         (

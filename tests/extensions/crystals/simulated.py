@@ -53,10 +53,7 @@ def simulated(
 
 
 def write_mtz(
-    path: Path,
-    structure: gemmi.Structure,
-    hkl: np.ndarray,
-    columns: dict[str, tuple[str, np.ndarray]],
+    path: Path, structure: gemmi.Structure, hkl: np.ndarray, columns: dict[str, tuple[str, np.ndarray]]
 ) -> Path:
     """Write an MTZ file of columns, each with its type."""
     mtz = gemmi.Mtz(with_base=True)

@@ -21,10 +21,7 @@ def peptide(tmp_path_factory):
     density_map = DensityMap.simulate(model.topology, model.positions + 0.3, RESOLUTION, 1.5)
     system = model.system(hydrogen_mass=3.0)
     planarity, chirality = make_restraints(
-        "planarity,chirality",
-        model.topology,
-        model.positions,
-        options={"planarity": {"system": system}},
+        "planarity,chirality", model.topology, model.positions, options={"planarity": {"system": system}}
     )
     density = DensityFit(density_map, model.topology, RESOLUTION, system=system, positions=model.positions)
     for force in (planarity.create_force(), chirality.create_force(), density.create_force()):

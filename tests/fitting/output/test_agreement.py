@@ -39,11 +39,7 @@ def test_ligands_stand_beside_those_of_the_reference():
 
 @pytest.mark.parametrize(
     ("atoms", "expected"),
-    [
-        (["CA"], "Cα RMSD"),
-        (["P"], "backbone (P) RMSD"),
-        (["CA", "P", "C1'"], "backbone (Cα, P, C1′) RMSD"),
-    ],
+    [(["CA"], "Cα RMSD"), (["P"], "backbone (P) RMSD"), (["CA", "P", "C1'"], "backbone (Cα, P, C1′) RMSD")],
 )
 def test_a_distance_is_called_by_its_atoms(atoms, expected):
     assert agreement.Matched(atoms, 40, 97).rmsd == expected
