@@ -117,7 +117,9 @@ class BasePlaneRestraint(Restraint):
                 lines.append(
                     f"n{a}{base} = ({b}{q} - {b}{p})*({c}{r} - {c}{p}) - ({c}{q} - {c}{p})*({b}{r} - {b}{p})"
                 )
-        force = openmm.CustomCompoundBondForce(6, ";".join(lines))
+        # Each Context takes 0.2 s for this energy's derivatives, whether or not a pair has it.
+        energy = ";".join(lines) if self.n_terms else f"0*{self.parameter_name}"
+        force = openmm.CustomCompoundBondForce(6, energy)
         for atoms in self.rings.tolist():
             force.addBond(atoms)
         self._finish(force)
