@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ..energies.measures import SIMILARITIES
+from ..fitting.extension import Option
 from ..fitting.installed_extensions import extension_options, protocol_asked
+from ..restraints.names import DEFAULT_STAGE_RESTRAINTS, RESTRAINT_NAMES
+from .arguments import map_corrections, refused
 
 if TYPE_CHECKING:
     from ..fitting.protocols import Protocol
@@ -20,16 +24,63 @@ CRYSTAL, OFF = "crystal", "off"
 """Words of ``--symmetry`` beside those of assemblies: the copies in the crystal, default where file and map name it; none."""
 
 
-@dataclass(frozen=True)
+def option(
+    says: str, metavar: str | None = None, kind: Callable[[str], Any] | None = None, **how: Any
+) -> Any:
+    """Return a field of a group that is an option of the command line; `options_of` has its name, and its kind by its type."""
+    return field(metadata={"option": {"help": says, "metavar": metavar, "kind": kind, **how}})
+
+
+def options_of(group: type) -> Iterator[Option]:
+    """Yield the options that a group declares."""
+    for each in fields(group):
+        if "option" in each.metadata:
+            told, hint = each.metadata["option"], str(each.type)
+            kind = told["kind"] or {"int": int, "float": float, "bool": bool}.get(hint.split(" |")[0], str)
+            yield Option(each.name, **{**told, "kind": kind, "many": hint.startswith("Sequence[")})
+
+
+def _ligand_forcefield(text: str) -> str:
+    if text in ("rigid", "openff", "gaff", "xtb") or (text.startswith("openmmml:") and text != "openmmml:"):
+        return text
+    raise refused("rigid, openff, gaff, xtb or openmmml:NAME", text)
+
+
+def _strength(text: str) -> float | str:
+    try:
+        return text if text == "auto" else float(text)
+    except ValueError:
+        raise refused("auto or a number of kJ/mol", text) from None
+
+
+def _ligand(text: str) -> list[str]:
+    name, equals, smiles = text.partition("=")
+    if not (name and equals and smiles):
+        raise refused("NAME=SMILES, such as BNZ=c1ccccc1", text)
+    return [name, smiles]
+
+
+def _planarity(text: str) -> float | str | None:
+    if text in ("on", "off"):
+        return text if text == "on" else None
+    try:
+        return float(text)
+    except ValueError:
+        raise refused("on, off or a number of Å", text) from None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Output:
     """Where results go, or from where a fit goes on."""
 
-    output: str | None
-    overwrite: bool
-    resume: str | None
+    output: str | None = option("folder for the results", "DIR")
+    overwrite: bool = option("replace an earlier fit in DIR")
+    resume: str | None = option(
+        "resume the fit in DIR that was interrupted, with the options that it began with", "DIR"
+    )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Files:
     """The model, the map and what they are compared with."""
 
@@ -40,16 +91,27 @@ class Files:
     voxel_size: float | list[float] | None
     mirror: bool
     invert: bool
-    half_map: list[str]
-    reference: str | None
-    place: str
-    symmetry: str | None
+    half_map: Sequence[str] = option(
+        "given twice: find the strength, and whether --replicas are better than one model, by fitting into the one and "
+        "scoring in the other",
+        "FILE",
+    )
+    reference: str | None = option("a model of the target, to report the distance to", "TARGET")
+    place: str = option(
+        "place the model in the map as a rigid body first (auto: if it lies outside or beside its density)",
+        choices=("auto", "on", "off"),
+        default="auto",
+    )
+    symmetry: str | None = option(
+        "fit one unit of a symmetric assembly, its copies following: C4, D7, T, O, I, helical:RISE,TWIST (Å, degrees), "
+        "or auto, which finds it in the chains, the file or the map. crystal: the copies in the crystal that the model's file "
+        "names; by default where the map is that of its whole cell, and off leaves them out",
+        "WORD",
+    )
 
     @property
     def corrections(self) -> MapCorrections:
         """What is corrected of the map, and of its half maps."""
-        from .arguments import map_corrections
-
         return map_corrections(self.voxel_size, self.mirror, self.invert)
 
     def read_map(self) -> DensityMap:
@@ -71,13 +133,22 @@ class Files:
         return read_model(self.reference) if self.reference else None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Prediction:
     """Whether the model is a prediction, and what of it is used."""
 
-    predicted: str
-    trim: float | None
-    pae: str | None
+    predicted: str = option(
+        "whether the B column of MODEL is the confidence of a prediction (auto: as the file says, or that column looks)",
+        choices=("auto", "yes", "no"),
+        default="auto",
+    )
+    trim: float | None = option(
+        "leave residues of a prediction out whose confidence (pLDDT, 0 to 100) is below P, such as 50", "P"
+    )
+    pae: str | None = option(
+        "the errors that a prediction expects between its residues: JSON of AlphaFold or ColabFold, .npz of Boltz",
+        "FILE",
+    )
 
     def read_model(self, path: str) -> Model:
         """Return the model in a file."""
@@ -91,30 +162,62 @@ class Prediction:
         return with_predicted_errors(model, self.pae)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Crystal:
     """What is fitted to the measured amplitudes of a crystal."""
 
     amplitudes: list[str] | None
     free_flags: str | None
     free_value: int | None
-    make_free_flags: bool
-    cycles: int
+    make_free_flags: bool = option(
+        "hold out 5%% of the reflections of a file without free flags, and write the flags into DIR"
+    )
+    cycles: int = option(
+        "cycles of phases and a fit, at most (%(default)s); --protocol and --steps are those of one cycle (2000 steps)",
+        "N",
+        default=8,
+    )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Course:
     """The protocol, and what is changed of it."""
 
-    protocol: str
-    steps: int | None
-    strength: float | str | None
-    final_strength: float | str | None
-    temperature: float | None
-    density_interval: int | None
-    restrain: str | None
-    restrain_to: str | None
-    planarity: float | str | None
+    protocol: str = option(
+        "quick, standard (default), cascade, gentle, exchange, or a file; see protocol.toml of any fit",
+        "NAME|FILE.toml",
+        default="standard",
+    )
+    steps: int | None = option("steps of all stages together (those of the protocol)", "N")
+    strength: float | str | None = option(
+        "kJ/mol per fitted atom at full strength (that of the protocol, auto)", "auto|X", _strength
+    )
+    final_strength: float | str | None = option(
+        "kJ/mol per fitted atom at the end: auto is the largest that keeps the geometry as it is without the map (auto, or "
+        "the number of --strength)",
+        "auto|X",
+        _strength,
+    )
+    temperature: float | None = option("highest temperature, in K (that of the protocol)", "K")
+    density_interval: int | None = option(
+        "apply the density force every N-th step, N times as strongly: 1, 2 or 4 (1)", "N"
+    )
+    restrain: str | None = option(
+        f"what is restrained to the start, in place of the protocol's {','.join(DEFAULT_STAGE_RESTRAINTS)},ss and, at the "
+        f"end, rotamers: any of {', '.join(RESTRAINT_NAMES)}, or none",
+        "LIST",
+    )
+    restrain_to: str | None = option(
+        "also restrain distances to those of another model of the same molecule, released where the density "
+        "contradicts them",
+        "MODEL2",
+    )
+    planarity: float | str | None = option(
+        "restrain flat groups to planes, with a standard deviation in Å (on, which is 0.02)",
+        "on|off|SIGMA",
+        _planarity,
+        default="on",
+    )
 
     def changed_protocol(self, resolution: float) -> Protocol:
         """Return the protocol for a map of a resolution in Å, with all changes."""
@@ -155,26 +258,59 @@ class Course:
         }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Density:
     """The density force."""
 
-    similarity: str
-    about_mean: bool
-    weights: str
-    atoms: str
+    similarity: str = option(
+        f"{SIMILARITIES[0]} (default), {', '.join(SIMILARITIES[1:-1])} or {SIMILARITIES[-1]}",
+        "NAME",
+        default=SIMILARITIES[0],
+    )
+    about_mean: bool = option("correlate about the mean")
+    weights: str = option(
+        "what an atom's density is: mass (default), unity, number, charge, electron or xray",
+        "NAME",
+        default="mass",
+    )
+    atoms: str = option(
+        'which atoms are fitted: "heavy" (default: no hydrogens, waters or single ions), "all" or an mdtraj selection',
+        "SELECTION",
+        default="heavy",
+    )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ForceField:
     """The force field, its solvent, and ligands."""
 
-    forcefield: list[str]
-    allow_scripts: bool
-    solvent: str
-    ligand_forcefield: str | None
-    ligand: list[list[str]]
-    ligand_potential: list[str]
+    forcefield: Sequence[str] = option(
+        "amber14 (default), charmm36 (no nucleic acids), or an OpenMM file; may be given several times, as for ligands",
+        "NAME|FILE.xml",
+    )
+    allow_scripts: bool = option(
+        "let force field files run the Python code in them (also beside --resume): only if you trust them"
+    )
+    solvent: str = option(
+        "none (default: screened charges), obc or gbn2 (generalised Born), or water (a box with ions, at 1 bar)",
+        "NAME",
+        default="none",
+    )
+    ligand_forcefield: str | None = option(
+        "rigid (default), or for ligands that have a SMILES: openff or gaff (parameters, by openmmforcefields); xtb (a "
+        "potential learned from GFN2-xTB, by openmm-density[ligands]); openmmml:NAME (one of OpenMM-ML, as in openmmml:ani2x)",
+        "NAME",
+        _ligand_forcefield,
+    )
+    ligand: Sequence[list[str]] = option(
+        "what a ligand is, in its protonation, where its --dictionary does not say; may be given several times",
+        "NAME=SMILES",
+        _ligand,
+    )
+    ligand_potential: Sequence[str] = option(
+        "a potential that distill has made of a ligand, for --ligand-forcefield xtb; may be given several times",
+        "FILE",
+    )
     dictionary: list[str]
 
     def fit_arguments(self) -> dict[str, Any]:
@@ -190,16 +326,26 @@ class ForceField:
         }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Run:
     """How the fit is run."""
 
-    platform: str
-    threads: int | None
-    seed: int
-    report_interval: int
-    save_interval: int
-    explain_time: bool
+    platform: str = option(
+        "OpenMM platform: CPU (default), CUDA, HIP, OpenCL or Reference", "NAME", default="CPU"
+    )
+    threads: int | None = option("CPU threads, and processes of the searches (all cores)", "N")
+    seed: int = option(
+        "seed of velocities and noise (%(default)s); with --threads 1 the same seed gives the same bits",
+        "N",
+        default=0,
+    )
+    report_interval: int = option(
+        "steps between rows of the log and frames of the trajectory (%(default)s)", "N", default=200
+    )
+    save_interval: int = option(
+        "steps between states from which a fit can go on (%(default)s)", "N", default=2000
+    )
+    explain_time: bool = option("say at the end where the time went")
 
     def fit_arguments(self) -> dict[str, Any]:
         """Return them as arguments of a `FlexibleFit`, but the intervals and `explain_time`, which a scan of strengths lacks."""
@@ -267,9 +413,9 @@ class FitOptions:
 
 
 def _chosen(group: type[_Options], options: Mapping[str, Any]) -> _Options:
-    return group(**{field.name: options[field.name] for field in fields(group)})
+    return group(**{each.name: options[each.name] for each in fields(group)})
 
 
 def values(group: Any) -> dict[str, Any]:
     """Return the fields of a dataclass by name, as they are."""
-    return {field.name: getattr(group, field.name) for field in fields(group)}
+    return {each.name: getattr(group, each.name) for each in fields(group)}

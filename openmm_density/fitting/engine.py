@@ -10,6 +10,7 @@ import openmm
 from openmm import app
 
 from ..base.stopwatch import Stopwatch
+from ..models.preparation import Prepared
 from .dynamics import Dynamics, copy_course
 from .fit_map import FitMap
 from .fit_systems import LARGE, FitSystems
@@ -43,12 +44,13 @@ def _trace(topology: app.Topology) -> np.ndarray:
 
 
 class FitParts(NamedTuple):
-    """The parts of one fit."""
+    """The parts of one fit; `solute`: its model without the water around it."""
 
     engine: Engine
     protocol: Protocol
     options: RunOptions
     fit_map: FitMap
+    solute: Prepared
     stopwatch: Stopwatch
 
 

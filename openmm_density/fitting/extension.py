@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from .checkpoints import RunFolder
     from .engine import FitParts
     from .fit_result import FitResult, Progress
-    from .fit_run import Ending
     from .flexible_fit import FlexibleFit
     from .interrupts import Stop
     from .output.agreement import ModelAgreement
@@ -71,7 +70,8 @@ class Option:
     help : str
         What it does, for the command line.
     kind : callable
-        Returns the value of a text: ``int``, ``float``, ``str``, or a function that raises `argparse.ArgumentTypeError`.
+        Returns the value of a text: ``int``, ``float``, ``str``, or a function that raises `argparse.ArgumentTypeError`; of
+        ``bool`` the option has no text.
     metavar : str, optional
         What stands for its value in the help.
     choices : tuple of str
@@ -81,6 +81,8 @@ class Option:
         The heading in the help.
     not_with : tuple of str
         Options of the core with which it cannot be used: "symmetry", "amplitudes".
+    many : bool
+        Whether it may be given several times: its value is a list.
     """
 
     name: str
@@ -91,6 +93,7 @@ class Option:
     default: Any = None
     group: str = "the protocol"
     not_with: tuple[str, ...] = ()
+    many: bool = False
 
 
 @dataclass(frozen=True)
@@ -167,7 +170,9 @@ class FitExtension:
     ) -> None:
         """Do what comes behind the last step of a stage, before the state is saved."""
 
-    def at_end(self, ending: Ending) -> Mapping[str, Any]:
+    def at_end(
+        self, parts: FitParts, running: StageContext, state: RunState, stop: Stop
+    ) -> Mapping[str, Any]:
         """Return what is found of the minimised model, by name."""
         return {}
 

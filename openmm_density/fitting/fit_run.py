@@ -9,7 +9,7 @@ from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from functools import cached_property
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import openmm
@@ -48,19 +48,6 @@ HASTY_MINIMIZATION, HASTY_SECONDS = 100, 2.0
 _CONSTRAINT_TOLERANCE = 1e-6
 
 
-class Ending(NamedTuple):
-    """What an extension has at the end of a fit: the parts of it, its last Context and state, and what may end it early."""
-
-    engine: Engine
-    protocol: Protocol
-    fit_map: FitMap
-    solute: Prepared
-    running: StageContext
-    state: RunState
-    stop: StopRequest
-    stopwatch: Stopwatch
-
-
 class FitRun:
     """Run a fit, or go on with one. `solute`: the model without solvent; `beside`: what writes models of saved states."""
 
@@ -76,13 +63,12 @@ class FitRun:
         beside: HelperProcesses,
     ) -> None:
         self.engine = Engine(systems, protocol, options)
-        parts = FitParts(self.engine, protocol, options, fit_map, stopwatch)
-        self.extensions = [extension.in_fit(parts) for extension in extensions()]
+        self._parts = FitParts(self.engine, protocol, options, fit_map, solute, stopwatch)
+        self.extensions = [extension.in_fit(self._parts) for extension in extensions()]
         self._trials = FinalTrials(self.engine, protocol, solute.topology)
-        self.stages = StageRun(parts, self.extensions, measurements, self._trials)
+        self.stages = StageRun(self._parts, self.extensions, measurements, self._trials)
         self._protocol, self._measurements, self._stopwatch = protocol, measurements, stopwatch
-        self._fit_map = fit_map
-        self._prepared, self._solute = systems.prepared, solute
+        self._prepared = systems.prepared
         self._explain_time, self._beside = options.explain_time, beside
         self._geometry: dict[bytes, GeometryReport] = {}
 
@@ -198,11 +184,9 @@ class FitRun:
 
     def _found_at_end(self, running: StageContext, state: RunState, stop: StopRequest) -> dict[str, Any]:
         """Return what extensions find in the Context of the minimised model, by name."""
-        of = self.engine, self._protocol, self._fit_map, self._solute
-        ending = Ending(*of, running, state, stop, self._stopwatch)
         found: dict[str, Any] = {}
         for extension in self.extensions:
-            found |= extension.at_end(ending)
+            found |= extension.at_end(self._parts, running, state, stop)
         return found
 
     def _milliseconds_by_force(self, running: StageContext) -> dict[str, float] | None:

@@ -82,7 +82,7 @@ class StageRun:
         trials: FinalTrials,
     ) -> None:
         self._parts, self._extensions = parts, extensions
-        self._engine, self._protocol, self._options, _, self._stopwatch = parts
+        self._engine, self._protocol, self._options, *_, self._stopwatch = parts
         self._measurements, self._trials = measurements, trials
         self._ongoing: StageDriver | None = None
         self._attempted: RunState | None = None

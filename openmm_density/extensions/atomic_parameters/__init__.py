@@ -60,9 +60,9 @@ class AtomicParameters(FitExtension):
 
     def residues(self, result: FitResult) -> Mapping[str, Sequence[Any]]:
         """Return the mean B factor of each residue."""
-        from .output import mean_b_factors
+        from .output import residue_b_factors
 
-        return mean_b_factors(result)
+        return residue_b_factors(result)
 
     def told(self, fit: FlexibleFit, result: FitResult) -> Told:
         """Return both with their deviations."""

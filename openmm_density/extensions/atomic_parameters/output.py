@@ -33,7 +33,7 @@ def atoms_told(result: FitResult) -> Told:
     )
 
 
-def mean_b_factors(result: FitResult) -> dict[str, list[float | None]]:
+def residue_b_factors(result: FitResult) -> dict[str, list[float | None]]:
     """Return the mean B factor of each residue before and after, and how well it is determined, where they were refined."""
     if result.b_factors is None:
         return {}

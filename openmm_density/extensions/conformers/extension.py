@@ -10,11 +10,13 @@ from ...fitting.extension import FitExtension, Option, Told
 
 if TYPE_CHECKING:
     from ...fitting.checkpoints import RunFolder
+    from ...fitting.engine import FitParts
     from ...fitting.fit_result import FitResult, Progress
-    from ...fitting.fit_run import Ending
     from ...fitting.flexible_fit import FlexibleFit
     from ...fitting.interrupts import Stop
     from ...fitting.protocols import Protocol
+    from ...fitting.run_state import RunState
+    from ...fitting.stage_context import StageContext
 
 
 class Conformers(FitExtension):
@@ -35,12 +37,14 @@ class Conformers(FitExtension):
         given = asked.get("conformers")
         return protocol if given is None else replace(protocol, conformers=given)
 
-    def at_end(self, ending: Ending) -> Mapping[str, Any]:
+    def at_end(
+        self, parts: FitParts, running: StageContext, state: RunState, stop: Stop
+    ) -> Mapping[str, Any]:
         """Fit them with the model."""
         from .last_stage import fit_conformers
 
-        with ending.stopwatch.part("conformers"):
-            return {"conformers": fit_conformers(ending)}
+        with parts.stopwatch.part("conformers"):
+            return {"conformers": fit_conformers(parts, running, state, stop)}
 
     def after(
         self, fit: FlexibleFit, result: FitResult, folder: RunFolder | None, stop: Stop, progress: Progress

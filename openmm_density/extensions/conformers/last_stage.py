@@ -17,12 +17,10 @@ from ...base.wording import listing
 from ...energies.atomic_parameters import BFactorRefinement
 from ...energies.atomic_parameters.masked_map import MaskedMap
 from ...energies.atomic_parameters.scatterers import Mates, Scatterers
-from ...fitting.engine import Engine
+from ...fitting.engine import FitParts
 from ...fitting.fit_map import FitMap, scattering_of
 from ...fitting.fit_result import FitResult
-from ...fitting.fit_run import Ending
 from ...fitting.interrupts import Stop
-from ...fitting.protocols import Protocol
 from ...fitting.run_state import RunState
 from ...fitting.stage_context import StageContext
 from ...fitting.written_atoms import placed_alternates, prepared_occupancies
@@ -120,20 +118,15 @@ FINEST = 2.5
 
 
 def fitted_conformers(
-    engine: Engine,
-    protocol: Protocol,
-    fit_map: FitMap,
-    solute: Prepared,
-    running: StageContext,
-    state: RunState,
-    stop: Stop,
+    parts: FitParts, running: StageContext, state: RunState, stop: Stop
 ) -> FittedConformers | None:
     """Return the alternate conformers of a model fitted with it, from where a Context has it; None where there are none to
     fit.
 
-    `protocol` says whether they are to be fitted; `solute` is the model without solvent; the Context of `running` is
-    minimised; `state` tells the noise of the dynamics.
+    The protocol says whether they are to be fitted; the Context of `running` is minimised; `state` tells the noise of the
+    dynamics.
     """
+    engine, protocol, _, fit_map, solute, _ = parts
     prepared = engine.systems.prepared
     if protocol.conformers == "major" or not running.strength or stop.requested:
         return None
@@ -170,12 +163,13 @@ def fitted_conformers(
     return replace(found, notes=copies.left, not_shown=missing)
 
 
-def fit_conformers(ending: Ending) -> FittedConformers | None:
+def fit_conformers(
+    parts: FitParts, running: StageContext, state: RunState, stop: Stop
+) -> FittedConformers | None:
     """Return the same of a fit at its end, and put its model where it is best with them."""
-    *of, running, state, stop, _ = ending
-    found = fitted_conformers(*of, running, state, stop)
+    found = fitted_conformers(parts, running, state, stop)
     if found is not None:
-        n = len(ending.engine.systems.prepared.positions)
+        n = len(parts.engine.systems.prepared.positions)
         running.context.setPositions(found.positions[:n] / ANGSTROM_PER_NANOMETER)
     return found
 

@@ -20,6 +20,7 @@ from openmm_density.extensions.conformers.last_stage import (
 )
 from openmm_density.extensions.conformers.output import conformer_doubts, conformer_notes, conformers_told
 from openmm_density.fitting import FlexibleFit, fit_run
+from openmm_density.fitting.engine import FitParts
 from openmm_density.fitting.installed_extensions import extended
 from openmm_density.fitting.output.notes import notes_on
 from openmm_density.fitting.written_atoms import input_b_factors, input_occupancies, written_alternates
@@ -169,11 +170,14 @@ def test_a_model_without_alternate_conformers_says_so(two_conformers):
     prepared = replace(fit.prepared, model=model)
     engine = SimpleNamespace(systems=SimpleNamespace(prepared=prepared, operators=None))
     running = SimpleNamespace(strength=1.0, positions=lambda: fit.prepared.positions)
-    rest = fit.fit_map, prepared, running, None, SimpleNamespace(requested=False)
-    both, auto = (replace(two_conformers.protocol, conformers=each) for each in ("both", "auto"))
-    found = fitted_conformers(engine, both, *rest)
+    rest = running, None, SimpleNamespace(requested=False)
+    both, auto = (
+        FitParts(engine, replace(two_conformers.protocol, conformers=each), None, fit.fit_map, prepared, None)
+        for each in ("both", "auto")
+    )
+    found = fitted_conformers(both, *rest)
     assert found.notes == ["The model has no alternate conformers that could be fitted."]
-    assert fitted_conformers(engine, auto, *rest) is None
+    assert fitted_conformers(auto, *rest) is None
 
 
 def test_geometry_of_each_is_that_of_a_model(two_conformers):
