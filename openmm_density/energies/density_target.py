@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from ..base.errors import InputError, as_argument
-from ..base.units import as_number
+from ..base.units import as_number, positive
 from ..maps.density_map import DensityMap
 from .form_factors import SIGMA_PER_RESOLUTION
 from .measures import Measure
@@ -108,12 +108,7 @@ class TargetSource:
                 argument="voxel_size",
                 remedy="leave it out",
             )
-        wanted = as_number(self.voxel_size, "voxel_size")
-        if not (np.isfinite(wanted) and wanted > 0):
-            raise InputError(
-                "must be positive", argument="voxel_size", found=wanted, remedy="give a length in Å"
-            )
-        object.__setattr__(self, "voxel_size", wanted)
+        object.__setattr__(self, "voxel_size", positive(self.voxel_size, "voxel_size", "a length in Å"))
 
     def with_map(self, density_map: DensityMap) -> TargetSource:
         """Return what makes the same of another map."""

@@ -8,8 +8,7 @@ import numpy as np
 from openmm import app
 from scipy.spatial import cKDTree
 
-from ..base.errors import InputError
-from ..base.units import as_number, takes_units
+from ..base.units import positive, takes_units
 from ..models.chemistry.backbone import atoms_by_name, is_nucleotide, trace_atom
 from .domains import given_domains
 from .pairs import PairRestraint, distances
@@ -68,14 +67,7 @@ class ElasticNetworkRestraint(PairRestraint):
         **common: Any,
     ) -> None:
         super().__init__(topology, positions, force_constant, **common)
-        reach = as_number(cutoff, "cutoff")
-        if not (np.isfinite(reach) and reach > 0):
-            raise InputError(
-                "must be positive",
-                argument="cutoff",
-                found=reach,
-                remedy=f"give Å, such as {ELASTIC_NETWORK_CUTOFF:g}",
-            )
+        reach = positive(cutoff, "cutoff", f"Å, such as {ELASTIC_NETWORK_CUTOFF:g}")
         self.domains = given_domains(self.topology, self.start, domains)
         nodes = [
             (atom, self.domains[names.index])

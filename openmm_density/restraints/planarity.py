@@ -17,7 +17,7 @@ from openmm import app, unit
 from openmm_density.kernels.planarity import pack_planes
 
 from ..base.errors import InputError, level_outside
-from ..base.units import ANGSTROM_PER_NANOMETER, as_number, positions_in_angstrom, takes_units
+from ..base.units import ANGSTROM_PER_NANOMETER, positions_in_angstrom, positive, takes_units
 from ..base.wording import listing
 from ..energies import forces
 from ..energies.checks import check_system
@@ -127,7 +127,9 @@ class PlanarityRestraint(Restraint):
         super().__init__(topology, positions, force_constant, **common)
         check_system(self.topology, system)
         self._is_of_system = system is not None
-        self.thermal_energy = _GAS_CONSTANT * _checked_temperature(temperature)
+        self.thermal_energy = _GAS_CONSTANT * positive(
+            temperature, "temperature", f"K, such as {TEMPERATURE:g}"
+        )
         self.constants = constants
         self.planes = find_planes(self.topology, positions, sigma, dictionaries)
         if periodic is None:
@@ -356,18 +358,6 @@ def force_of_planes(
 
 
 _GAS_CONSTANT = unit.MOLAR_GAS_CONSTANT_R.value_in_unit(unit.kilojoule_per_mole / unit.kelvin)
-
-
-def _checked_temperature(temperature: Any) -> float:
-    kelvin = as_number(temperature, "temperature")
-    if not (math.isfinite(kelvin) and kelvin > 0):
-        raise InputError(
-            "must be positive",
-            argument="temperature",
-            found=kelvin,
-            remedy=f"give K, such as {TEMPERATURE:g}",
-        )
-    return kelvin
 
 
 def _is_periodic(topology: app.Topology, system: openmm.System | None) -> bool:

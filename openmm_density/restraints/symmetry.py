@@ -12,8 +12,7 @@ import numpy as np
 import openmm
 from openmm import app, unit
 
-from ..base.errors import InputError
-from ..base.units import as_number, takes_units
+from ..base.units import positive, takes_units
 from ..models.chemistry.backbone import NamedAtoms, atoms_by_name, chains, is_nucleotide, trace_atom
 from .elastic_network import near_pairs
 from .pairs import distances
@@ -109,14 +108,8 @@ class SymmetryRestraint(Restraint):
         **common: Any,
     ) -> None:
         super().__init__(topology, positions, force_constant, **common)
-        self.width = None if width is None else as_number(width, "width")
-        if self.width is not None and not (np.isfinite(self.width) and self.width > 0):
-            raise InputError(
-                "must be positive",
-                argument="width",
-                found=self.width,
-                remedy=f"give Å, such as {SYMMETRY_WIDTH:g}, or None",
-            )
+        example = f"Å, such as {SYMMETRY_WIDTH:g}, or None"
+        self.width = None if width is None else positive(width, "width", example)
         residues = atoms_by_name(self.topology)
         self.groups: list[tuple[str, ...]] = []
         self.sites: list[np.ndarray] = []
