@@ -14,53 +14,13 @@ from functools import cache
 
 Mutation = Callable[[random.Random, bytes], bytes]
 
+words = str.split
 WRONG_NUMBERS = [
-    *(
-        "0",
-        "-1",
-        "1",
-        "-0",
-        "+7",
-        "007",
-        "2147483647",
-        "-2147483648",
-        "2147483648",
-        "4294967296",
-        "9223372036854775807",
-    ),
-    *(
-        "1e5",
-        "1e30",
-        "1e39",
-        "-1e39",
-        "1e308",
-        "1e400",
-        "1e-400",
-        "99999999",
-        "-99999.9",
-        "1" + "0" * 60,
-        "9" * 5000,
-    ),
-    *(
-        "nan",
-        "NaN",
-        "-nan",
-        "inf",
-        "-inf",
-        "infinity",
-        "0x10",
-        "1_0",
-        "1,5",
-        "1.2.3",
-        "--1",
-        "1e",
-        ".",
-        "-",
-        "?",
-        "'",
-        '"',
-    ),
-    *("", "true", "[]", "{}", "*****", "1.0(3)", "٣", "½"),
+    *words("0 -1 1 -0 +7 007 2147483647 -2147483648 2147483648 4294967296 9223372036854775807"),
+    *words("1e5 1e30 1e39 -1e39 1e308 1e400 1e-400 99999999 -99999.9"),
+    *("1" + "0" * 60, "9" * 5000),
+    *words("nan NaN -nan inf -inf infinity 0x10 1_0 1,5 1.2.3 --1 1e . - ? ' \""),
+    *("", *words("true [] {} ***** 1.0(3) ٣ ½")),
 ]
 WRONG_INTEGERS = [
     *(0, 1, -1, 2, 3, 4, 5, 7, 80, 101, 127, 255, 401, 1024, 32767, 65535, 65536, 2**20, 2**24, 2**28),
@@ -86,22 +46,23 @@ WRONG_FLOATS = [
         3.4e38,
         -3.4e38,
     ),
-    *(float("nan"), float("inf"), float("-inf")),
+    *map(float, ("nan", "inf", "-inf")),
 ]
 STRANGE = [
-    b"\x00",
-    b"\xff",
-    b"\xe9",
-    "é".encode(),
-    "\u2028".encode(),
-    b"\x1c",
-    b"\x85",
-    b"\t",
-    b"\r",
-    b"\n",
-    b"\x1f\x8b",
-    b"#",
-    b";",
+    *(
+        b"\x00",
+        b"\xff",
+        b"\xe9",
+        "é".encode(),
+        "\u2028".encode(),
+        b"\x1c",
+        b"\x85",
+        b"\t",
+        b"\r",
+        b"\n",
+        b"\x1f\x8b",
+    ),
+    *(b"#", b";"),
 ]
 
 
@@ -157,18 +118,14 @@ def nothing_left(rng: random.Random, contents: bytes) -> bytes:
 
 
 BYTES: list[Mutation] = [
-    *(
-        flip_bits,
-        flip_bits,
-        overwrite_bytes,
-        overwrite_bytes,
-        cut,
-        lengthen,
-        take_out,
-        put_in,
-        exchange,
-        nothing_left,
-    )
+    *[flip_bits] * 2,
+    *[overwrite_bytes] * 2,
+    cut,
+    lengthen,
+    take_out,
+    put_in,
+    exchange,
+    nothing_left,
 ]
 
 
@@ -233,15 +190,9 @@ def nest(rng: random.Random, contents: bytes) -> bytes:
 
 
 TEXT: list[Mutation] = [
-    *(
-        wrong_number,
-        wrong_number,
-        wrong_number_in_columns,
-        wrong_number_in_columns,
-        strange_character,
-        exchange_fields,
-    ),
-    *(change_lines, nest),
+    *[wrong_number] * 2,
+    *[wrong_number_in_columns] * 2,
+    *(strange_character, exchange_fields, change_lines, nest),
 ]
 
 
@@ -329,30 +280,9 @@ def state_entry(rng: random.Random, contents: bytes) -> bytes:
         members[name] = rng.choice([*BYTES, wrong_number])(rng, members[name])
     elif what == 1:
         old = re.search(rb"'descr': '[^']+'|'shape': \([^)]*\)|'fortran_order': \w+", members[name])
-        new = rng.choice(
-            [
-                *(
-                    b"'descr': '<f4'",
-                    b"'descr': '>f8'",
-                    b"'descr': '|O'",
-                    b"'descr': '<c16'",
-                    b"'descr': '|V8'",
-                ),
-                *(
-                    b"'shape': (5, 4)",
-                    b"'shape': (3, 5)",
-                    b"'shape': (15,)",
-                    b"'shape': (1125899906842624, 3)",
-                ),
-                *(
-                    b"'shape': (-5, -3)",
-                    b"'shape': ()",
-                    b"'fortran_order': True",
-                    b"'shape': (5, 3.0)",
-                    b"'descr': 3",
-                ),
-            ]
-        )
+        dtypes = [b"'descr': " + kind for kind in (b"'<f4'", b"'>f8'", b"'|O'", b"'<c16'", b"'|V8'", b"3")]
+        shapes = b"(5, 4)", b"(3, 5)", b"(15,)", b"(1125899906842624, 3)", b"(-5, -3)", b"()", b"(5, 3.0)"
+        new = rng.choice([*dtypes, *(b"'shape': " + shape for shape in shapes), b"'fortran_order': True"])
         if old is not None:
             kept = members[name]
             members[name] = kept[: old.start()] + new + kept[old.end() :]
@@ -370,27 +300,8 @@ def state_entry(rng: random.Random, contents: bytes) -> bytes:
 
 
 _WRONG_VALUES = [
-    *(
-        None,
-        True,
-        -1,
-        0,
-        1,
-        2.5,
-        10**18,
-        10**30,
-        "",
-        "a",
-        [],
-        {},
-        [1],
-        [[1]],
-        {"a": 1},
-        float("nan"),
-        float("inf"),
-        -1e308,
-    ),
-    *([[0.0, 1.0]], [0.1, [[0.0, 1.0, "2"]]]),
+    *(None, True, -1, 0, 1, 2.5, 10**18, 10**30, "", "a", [], {}, [1], [[1]], {"a": 1}),
+    *(*map(float, ("nan", "inf")), -1e308, [[0.0, 1.0]], [0.1, [[0.0, 1.0, "2"]]]),
 ]
 
 

@@ -39,19 +39,8 @@ DATA = PROJECT / "tests" / "data"
 
 @dataclass(frozen=True)
 class Reader:
-    """A reader under test.
-
-    Attributes
-    ----------
-    name : str
-    suffix : str
-        Of the mutated files.
-    read : callable
-        Reads a file and raises `AssertionError` where the result is not valid.
-    make_samples : callable
-        Makes whole files in a folder, returns their contents.
-    ways : list of callable
-        The mutations, one of which is chosen for each seed.
+    """A reader under test: `read` raises `AssertionError` where the result is not valid, `make_samples` makes whole files in a
+    folder and returns their contents, and one of the mutations `ways` is chosen for each seed.
     """
 
     name: str
@@ -103,15 +92,9 @@ def _read_model(path: Path) -> None:
         assert np.isfinite(values).all() and (np.abs(values) <= 1e6).all()
     assert np.isfinite(alternates.positions).all()
     for record in (*model.records, *alternates.records):
-        words = (
-            record.name,
-            record.residue_name,
-            record.chain,
-            record.element,
-            record.altloc,
-            record.insertion_code,
-        )
-        assert all(isinstance(word, str) and word.isascii() for word in words)
+        names = record.name, record.residue_name, record.chain
+        for word in (*names, record.element, record.altloc, record.insertion_code):
+            assert isinstance(word, str) and word.isascii()
         assert isinstance(record.residue_number, int)
     assert model.cell is None or all(math.isfinite(value) and value > 0 for value in model.cell)
     for bond in model.topology.bonds():
@@ -156,12 +139,8 @@ def _read_state(path: Path) -> None:
 def _check_state(state: RunState) -> None:
     n = len(state.positions)
     for array in (state.positions, state.velocities, state.relaxed):
-        assert (
-            array.dtype == np.float64
-            and array.shape == (n, 3)
-            and np.isfinite(array).all()
-            and array.flags.writeable
-        )
+        assert array.dtype == np.float64 and array.shape == (n, 3)
+        assert np.isfinite(array).all() and array.flags.writeable
     assert state.box is None or (state.box.shape == (3, 3) and np.isfinite(state.box).all())
     for name in ("step", "stage", "stage_step", "segment", "frames", "caution"):
         assert type(getattr(state, name)) is int and getattr(state, name) >= 0
@@ -271,43 +250,27 @@ def _cif_samples(folder: Path) -> list[bytes]:
     return samples
 
 
-_DICTIONARY = """\
-data_comp_list
-loop_
-_chem_comp.id
-_chem_comp.group
-LIG NON-POLYMER
-data_comp_LIG
-loop_
-_chem_comp_atom.comp_id
-_chem_comp_atom.atom_id
-_chem_comp_atom.type_symbol
-_chem_comp_atom.charge
-LIG C1 C 0
-LIG C2 C 0
-LIG "O1'" O 0
-LIG O2 O -1
-loop_
-_chem_comp_bond.comp_id
-_chem_comp_bond.atom_id_1
-_chem_comp_bond.atom_id_2
-_chem_comp_bond.type
-_chem_comp_bond.aromatic
-_chem_comp_bond.value_dist
-_chem_comp_bond.value_dist_esd
-LIG C1 C2 SINGLE n 1.50 0.02
-LIG C2 "O1'" DELOC n 1.25 0.02
-LIG C2 O2 DELOC n 1.25 0.02
-loop_
-_chem_comp_plane_atom.comp_id
-_chem_comp_plane_atom.plane_id
-_chem_comp_plane_atom.atom_id
-_chem_comp_plane_atom.dist_esd
-LIG plan-1 C1 0.02
-LIG plan-1 C2 0.02
-LIG plan-1 "O1'" 0.02
-LIG plan-1 O2 0.02
-"""
+def _loop(category: str, names: str, *rows: str) -> str:
+    return "\n".join(["loop_", *(f"_chem_comp{category}.{name}" for name in names.split()), *rows, ""])
+
+
+_DICTIONARY = (
+    "data_comp_list\n"
+    + _loop("", "id group", "LIG NON-POLYMER")
+    + "data_comp_LIG\n"
+    + _loop(
+        *("_atom", "comp_id atom_id type_symbol charge"),
+        *("LIG C1 C 0", "LIG C2 C 0", 'LIG "O1\'" O 0', "LIG O2 O -1"),
+    )
+    + _loop(
+        *("_bond", "comp_id atom_id_1 atom_id_2 type aromatic value_dist value_dist_esd"),
+        *("LIG C1 C2 SINGLE n 1.50 0.02", 'LIG C2 "O1\'" DELOC n 1.25 0.02', "LIG C2 O2 DELOC n 1.25 0.02"),
+    )
+    + _loop(
+        *("_plane_atom", "comp_id plane_id atom_id dist_esd"),
+        *(f"LIG plan-1 {name} 0.02" for name in ("C1", "C2", '"O1\'"', "O2")),
+    )
+)
 
 
 def _protocol_samples(folder: Path) -> list[bytes]:
