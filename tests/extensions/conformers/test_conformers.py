@@ -164,20 +164,22 @@ def test_what_conformers_explain_is_known_without_refined_b_factors(two_conforme
     assert again.conformers.cc_both > 0.97 > 0.93 > again.conformers.cc_major
 
 
-def test_a_model_without_alternate_conformers_says_so(two_conformers):
+def test_major_conformers_alone_and_a_model_without_others_fit_none(two_conformers):
     fit = two_conformers.fit
-    model = replace(fit.prepared.model, alternates=Alternates())
-    prepared = replace(fit.prepared, model=model)
-    engine = SimpleNamespace(systems=SimpleNamespace(prepared=prepared, operators=None))
+    without = replace(fit.prepared, model=replace(fit.prepared.model, alternates=Alternates()))
     running = SimpleNamespace(strength=1.0, positions=lambda: fit.prepared.positions)
-    rest = running, None, SimpleNamespace(requested=False)
-    both, auto = (
-        FitParts(engine, replace(two_conformers.protocol, conformers=each), None, fit.fit_map, prepared, None)
-        for each in ("both", "auto")
-    )
-    found = fitted_conformers(both, *rest)
-    assert found.notes == ["The model has no alternate conformers that could be fitted."]
-    assert fitted_conformers(auto, *rest) is None
+
+    def found(conformers, prepared):
+        engine = SimpleNamespace(systems=SimpleNamespace(prepared=prepared, operators=None))
+        protocol = replace(two_conformers.protocol, conformers=conformers)
+        parts = FitParts(engine, protocol, None, fit.fit_map, prepared, None)
+        return fitted_conformers(parts, running, None, SimpleNamespace(requested=False))
+
+    said = ["The model has no alternate conformers that could be fitted."]
+    assert found("both", without).notes == said and found("auto", without) is None
+    assert found("major", fit.prepared) is None
+    alone = written_alternates(two_conformers.result.with_found(conformers=None)).occupancies
+    assert alone.tolist() == fit.prepared.model.alternates.occupancies.tolist()
 
 
 def test_geometry_of_each_is_that_of_a_model(two_conformers):
@@ -191,23 +193,13 @@ def test_geometry_of_each_is_that_of_a_model(two_conformers):
 
 def test_a_resumed_fit_has_the_same_bits(two_conformers):
     """Its states stay, as nothing was written; those of the end are found again from the last one."""
-    fit, given = two_conformers.fit, two_conformers.result
-
-    def resumed(conformers):
-        model = read_model(two_conformers.folder / "start.pdb")
-        protocol = replace(two_conformers.protocol, conformers=conformers)
-        again = FlexibleFit(model, two_conformers.map, RESOLUTION, protocol, threads=1, place="off")
-        return again.run(two_conformers.output.run)
-
-    again = resumed("auto")
+    given, model = two_conformers.result, read_model(two_conformers.folder / "start.pdb")
+    options = {"threads": 1, "place": "off"}
+    fit = FlexibleFit(model, two_conformers.map, RESOLUTION, two_conformers.protocol, **options)
+    again = fit.run(two_conformers.output.run)
     assert again.conformers.positions.tobytes() == given.conformers.positions.tobytes()
     assert again.final.tobytes() == given.final.tobytes()
     assert again.conformers.as_dict() == given.conformers.as_dict()
-    alone = resumed("major")
-    assert alone.conformers is None
-    assert (
-        written_alternates(alone).occupancies.tolist() == fit.prepared.model.alternates.occupancies.tolist()
-    )
 
 
 def test_conformers_have_their_part_of_the_density_for_b_factors(two_conformers):

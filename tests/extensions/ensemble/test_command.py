@@ -9,7 +9,6 @@ import gemmi
 import pytest
 
 from openmm_density import DensityMap
-from openmm_density.base.errors import InputError
 from openmm_density.extensions.ensemble import search
 
 from ...cli.commands import run
@@ -81,8 +80,3 @@ def test_what_no_ensemble_can_have_is_refused_at_once(folder, tmp_path, capsys, 
     assert run(*command(folder, *options, "--output", tmp_path / "run")) == 2
     assert problem in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
-
-
-def test_too_many_replicas_for_memory_are_refused():
-    with pytest.raises(InputError, match="replicas of 100000 atoms are more than memory should hold"):
-        search.check_replicas(60, 100_000)
