@@ -44,25 +44,30 @@ protected:
     virtual double similarity(const Configuration& at, double scale, double* gradient) const = 0;
 };
 
+// The density of n atoms, by their indices, and the target of a form.
+inline Comparison comparison_of(const Form& form, int64_t n, const int64_t* atoms) {
+    return {n,
+            static_cast<int>(form.length("amplitudes", 1)),
+            atoms,
+            form.array<float>("amplitudes"),
+            form.array<float>("exponents"),
+            form.number("cutoff"),
+            form.array<float>("target"),
+            form.array<double>("moments"),
+            form.array<double>("matrix"),
+            form.array<double>("origin"),
+            {form.length("target", 0), form.length("target", 1), form.length("target", 2)},
+            form.number("periodic") != 0,
+            static_cast<int>(form.number("measure")),
+            form.number("total_weight")};
+}
+
 class DensityEnergy : public SimilarityEnergy {
 public:
     explicit DensityEnergy(std::shared_ptr<const Form> given)
         : SimilarityEnergy(std::move(given)),
           kernel(form->function<decltype(openmm_density_similarity)>()),
-          compared{form->length("atoms"),
-                   static_cast<int>(form->length("amplitudes", 1)),
-                   form->indices<int64_t>("atoms", n_positions()),
-                   form->array<float>("amplitudes"),
-                   form->array<float>("exponents"),
-                   form->number("cutoff"),
-                   form->array<float>("target"),
-                   form->array<double>("moments"),
-                   form->array<double>("matrix"),
-                   form->array<double>("origin"),
-                   {form->length("target", 0), form->length("target", 1), form->length("target", 2)},
-                   form->number("periodic") != 0,
-                   static_cast<int>(form->number("measure")),
-                   form->number("total_weight")} {}
+          compared(comparison_of(*form, form->length("atoms"), form->indices<int64_t>("atoms", n_positions()))) {}
 
 protected:
     double similarity(const Configuration& at, double scale, double* gradient) const override {
@@ -88,20 +93,7 @@ public:
           replicas(form->indices<int64_t>("replicas", n_replicas)),
           displacements(form->array<double>("displacements")),
           amplitudes(form->array<float>("amplitudes")),
-          compared{n,
-                   static_cast<int>(n_components),
-                   own_atoms,
-                   amplitudes,
-                   form->array<float>("exponents"),
-                   form->number("cutoff"),
-                   form->array<float>("target"),
-                   form->array<double>("moments"),
-                   form->array<double>("matrix"),
-                   form->array<double>("origin"),
-                   {form->length("target", 0), form->length("target", 1), form->length("target", 2)},
-                   form->number("periodic") != 0,
-                   static_cast<int>(form->number("measure")),
-                   form->number("total_weight")} {
+          compared(comparison_of(*form, n, own_atoms)) {
         if (form->length("atoms") != n || form->length("own_atoms") != n || form->length("replicas") != n)
             form->refuse("has " + std::to_string(form->length("atoms")) + " atoms with " + std::to_string(n) + " amplitudes");
     }
