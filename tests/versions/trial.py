@@ -26,13 +26,8 @@ def main() -> None:
     """Print one JSON object with what was found; keys whose trial failed hold an error's last line instead."""
     os.chdir(sys.argv[1])
     found = {}
-    for name, trial in (
-        ("import", imported),
-        ("map", simulated),
-        ("force", force),
-        ("fit", fitted),
-        ("doctor", doctor),
-    ):
+    trials = {"import": imported, "map": simulated, "force": force, "fit": fitted, "doctor": doctor}
+    for name, trial in trials.items():
         started = time.monotonic()
         try:
             found[name] = trial()
@@ -101,19 +96,8 @@ def force() -> dict:
 def fitted() -> dict:
     """Return what a short fit by the command line ends in."""
     options = (
-        *(
-            "--protocol",
-            "quick",
-            "--steps",
-            "100",
-            "--report-interval",
-            "50",
-            "--strength",
-            "100",
-            "--search",
-            "off",
-        ),
-        *("--threads", "1", "--seed", "1", "--output", "run", "--overwrite"),
+        *("--protocol", "quick", "--steps", "100", "--report-interval", "50", "--strength", "100"),
+        *("--search", "off", "--threads", "1", "--seed", "1", "--output", "run", "--overwrite"),
     )
     command("fit", "model.pdb", "map.mrc", "--resolution", RESOLUTION, *options)
     with open("run/summary.json") as file:

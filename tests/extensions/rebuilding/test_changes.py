@@ -55,11 +55,7 @@ def test_a_line_says_it_all() -> None:
 
 def test_flipped_peptides_are_told_of_and_marked() -> None:
     assert rebuilt_in_words([search(flipped=(4,))]) == "1 peptide flipped; 1 search, 30 s"
-    searches = [
-        search(flipped=(4, 7), turned=(2,)),
-        search(flipped=(4,)),
-        search(flipped=(8,), undone=True),
-    ]
+    searches = [search(flipped=(4, 7), turned=(2,)), search(flipped=(4,)), search(flipped=(8,), undone=True)]
     told = "2 peptides flipped, 1 side chain in another rotamer, 1 undone, as the model became unstable; 3 searches, 91 s"
     assert rebuilt_in_words(searches) == told
     # What was flipped twice is as it was.
