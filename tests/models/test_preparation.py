@@ -8,13 +8,16 @@ import numpy as np
 import openmm
 import pytest
 from openmm import app, unit
+from scipy.spatial.transform import Rotation
 
 from openmm_density.base.errors import InputError
 from openmm_density.models import Prepared, prepare
 from openmm_density.models.chemistry.elements import is_hydrogen
 from openmm_density.models.chemistry.ideal_geometry import angles_at
+from openmm_density.models.chemistry.torsions import torsion_angles
 from openmm_density.models.structure_files import write_cif, write_pdb
 from openmm_density.models.structures import Model, read_model
+from openmm_density.restraints import PlanarityRestraint
 from openmm_density.validation.geometry import geometry_report
 
 from ..fragments import write_fragment
@@ -229,6 +232,32 @@ def test_rigid_springs_are_at_rest_in_the_input(small_data: Path, tmp_path: Path
     moved[prepared.rigid[0]] += 1.0
     context.setPositions(moved / 10)
     assert context.getState(energy=True, groups={7}).getPotentialEnergy()._value > 100
+
+
+def test_a_twisted_acetamide_is_flattened(small_data: Path, tmp_path: Path) -> None:
+    """As of N-acetylglucosamine in a model of 1GZM, by 94°: planarity against springs opened C2-N2-C7 to 169°."""
+    text = (small_data / "xraymap_3pqr_R32/3pqr.pdb").read_text().splitlines()
+    model = read_model(written(tmp_path / "sugar.pdb", [x for x in text if x[17:26] == "NAG A 402"]))
+    assert prepare(model).mended_ends == {}
+    place = {record.name: index for index, record in enumerate(model.records)}
+    turned, carbon = model.positions.copy(), model.positions[place["C7"]]
+    axis = carbon - model.positions[place["N2"]]
+    for name in ("O7", "C8"):
+        turn = Rotation.from_rotvec(np.radians(94.0) * axis / np.linalg.norm(axis))
+        turned[place[name]] = carbon + turn.apply(turned[place[name]] - carbon)
+    prepared = prepare(replace(model, positions=turned))
+    assert set(prepared.mended_ends) == set(prepared.prepared_index[[place["O7"], place["C8"]]].tolist())
+    system = prepared.system(constraints=None, rigidWater=False)
+    system.addForce(PlanarityRestraint(prepared.topology, prepared.positions, system=system).create_force())
+    context = openmm.Context(system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatform("Reference"))
+    context.setPositions(prepared.positions / 10)
+    openmm.LocalEnergyMinimizer.minimize(context, 1, 300)
+    chosen = prepared.prepared_index[[place[name] for name in ("C2", "N2", "C7", "O7")]]
+    torsion, angle = (
+        torsion_angles(positions_of(context), chosen[None])[0],
+        angles_at(positions_of(context), chosen[None, :3])[0],
+    )
+    assert abs(np.degrees(torsion)) < 25 and angle == pytest.approx(122, abs=6)
 
 
 def test_residue_in_the_chain_that_nobody_knows_keeps_its_peptide_bonds(

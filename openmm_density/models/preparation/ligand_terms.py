@@ -10,9 +10,11 @@ import numpy as np
 import openmm
 from openmm import app
 from scipy.spatial import cKDTree
+from scipy.spatial.transform import Rotation
 
 from ..chemistry.elements import covalent_radius, is_hydrogen, is_metal
 from ..chemistry.ideal_geometry import angles_at, lengths_of
+from ..chemistry.torsions import torsion_angles
 from ..ligand_potentials import PlacedPotential
 
 IDLE_SPRINGS = "HeldLigands"
@@ -26,6 +28,9 @@ BOND_LENGTHS, IMPOSSIBLE = (0.85, 1.15), (0.72, 1.3)
 
 CARBOXYLATE, CARBOXYLATE_ANGLES = (1.52, 1.25, 125.0), (100.0, 138.0)
 """Å of a carboxylate's bonds to carbon and to oxygens, degrees between these; and degrees that angles there have in a model."""
+
+TWISTED = np.radians(40.0)
+"""How far from flat an amide is in no molecule: springs that hold it so and planarity would press it out of shape."""
 
 _NM_PER_ANGSTROM = 0.1
 # How OpenMM names it.
@@ -79,10 +84,11 @@ def mended_ends(
 ) -> dict[int, np.ndarray]:
     """Return by atom where ends of rigid residues belong, in Å, that are no molecule's in positions (N, 3) in Å.
 
-    These are singly bonded atoms at a distance that no bond has, and carboxylates with such a bond or angle.
+    These are singly bonded atoms at a distance that no bond has, carboxylates with such a bond or angle, and twisted acetamides.
     """
     members = {int(index) for atoms in rigid for index in atoms}
     atoms = list(topology.atoms())
+    symbols = ["" if atom.element is None else atom.element.symbol for atom in atoms]
     neighbours: dict[int, list[int]] = defaultdict(list)
     for a, b in topology.bonds() if members else ():
         if not is_hydrogen(a) and not is_hydrogen(b):
@@ -105,13 +111,9 @@ def mended_ends(
             if length is not None and arm.any():
                 found[end] = positions[parent] + arm * length / np.linalg.norm(arm)
     for carbon in sorted(members):
-        oxygens = [
-            k
-            for k in neighbours[carbon]
-            if len(neighbours[k]) == 1 and atoms[k].element is app.element.oxygen
-        ]
+        oxygens = [k for k in neighbours[carbon] if len(neighbours[k]) == 1 and symbols[k] == "O"]
         others = [k for k in neighbours[carbon] if k not in oxygens]
-        if atoms[carbon].element is app.element.carbon and len(oxygens) == 2 and len(others) == 1:
+        if symbols[carbon] == "C" and len(oxygens) == 2 and len(others) == 1:
             group = np.array([others[0], carbon, *oxygens])
             angles = angles_at(positions, group[[[0, 1, 2], [0, 1, 3], [2, 1, 3]]])
             lengths = lengths_of(positions, group[[[0, 1]]])
@@ -119,7 +121,23 @@ def mended_ends(
             is_bent = angles.min() < CARBOXYLATE_ANGLES[0] or angles.max() > CARBOXYLATE_ANGLES[1]
             if is_far or is_bent or found.keys() & set(oxygens):
                 found |= _carboxylate(positions, group, is_far)
+        if symbols[carbon] == "C" and len(oxygens) == 1 and sorted(symbols[k] for k in others) == ["C", "N"]:
+            end, nitrogen = sorted(others, key=symbols.__getitem__)
+            beyond = [k for k in neighbours[nitrogen] if k != carbon]
+            if len(neighbours[end]) == len(beyond) == 1:
+                found |= _acetamide(positions, [*beyond, nitrogen, carbon], [*oxygens, end])
     return found
+
+
+def _acetamide(positions: np.ndarray, chain: list[int], ends: list[int]) -> dict[int, np.ndarray]:
+    """Return where oxygen and methyl of an acetamide belong whose plane is turned beyond `TWISTED`."""
+    torsion = float(torsion_angles(positions, np.array([[*chain, ends[0]]]))[0])
+    if not TWISTED < abs(torsion) < np.pi - TWISTED:
+        return {}
+    axis = positions[chain[2]] - positions[chain[1]]
+    turn = Rotation.from_rotvec(-torsion * axis / np.linalg.norm(axis))
+    carbon = positions[chain[2]]
+    return {end: carbon + turn.apply(positions[end] - carbon) for end in ends}
 
 
 def _carboxylate(positions: np.ndarray, group: np.ndarray, is_far: bool) -> dict[int, np.ndarray]:
