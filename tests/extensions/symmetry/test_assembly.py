@@ -45,8 +45,12 @@ def test_operators_of_the_models_file_are_taken(ring, tmp_path):
     np.testing.assert_allclose(found.operators.rotations, truth[0], atol=1e-6)
 
 
-def test_where_the_files_operators_are_not_of_the_unit_the_map_has_the_axes(ring, tmp_path):
+def test_where_the_files_operators_are_not_of_the_unit_the_map_has_the_axes(ring, tmp_path, monkeypatch):
     _, one, truth, density_map = ring
+    in_map = {"C4": MapAgreement(*truth, np.ones(4))}
+    monkeypatch.setattr(
+        "openmm_density.extensions.symmetry.assembly_search.find_in_map", lambda _, group: in_map[group]
+    )
     write_assembly(one.path, *truth, tmp_path / "of_another_chain.cif")
     document = gemmi.cif.read(str(tmp_path / "of_another_chain.cif"))
     names = {"assembly_id": ["1"], "oper_expression": ["1,2,3,4"], "asym_id_list": ["Z"]}
