@@ -1,9 +1,9 @@
 """A fit whose parts are made to take an hour, holding Python as OpenMM does, ends soon after a signal, with what there is."""
 
 import importlib
-import multiprocessing
 import os
 import signal
+import subprocess
 import sys
 import time
 
@@ -24,14 +24,11 @@ PHASES = {
     "between stages": ("openmm_density.fitting.stage_run", "StageRun.segment", 1),
     "writing": ("openmm_density.fitting.output.folder", "write_summary", 0),
 }
-SLOW_IMPORTS = ["openmm_density.fitting.flexible_fit", "openmm_density.fitting.output", "tests.conftest"]
+STUCK = "import sys; from tests.cli.test_fit_ends import fit_with_stuck; fit_with_stuck(sys.argv[1], sys.argv[2:])"
 
 
-def fit_with_stuck(phase, said, arguments):
-    """Fit, in a process of its own, with a phase that takes an hour; what it says goes into a file."""
-    file = os.open(said, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
-    for stream in (sys.stdout, sys.stderr):
-        os.dup2(file, stream.fileno())
+def fit_with_stuck(phase, arguments):
+    """Fit, with a phase that takes an hour."""
     os.environ[VARIABLE] = "0.5"
     module, names, calls = PHASES[phase]
     *owners, name = names.split(".")
@@ -51,29 +48,23 @@ def fit_with_stuck(phase, said, arguments):
 
 
 @pytest.fixture(scope="module")
-def ended(small, tmp_path_factory):
+def ended(small, tmp_path_factory, forked):
     """Return, of each phase, the folder of a fit that a signal ended in it, its status, and the last that it said."""
     folder = tmp_path_factory.mktemp("ended")
-    processes = multiprocessing.get_context("forkserver")
-    processes.set_forkserver_preload(SLOW_IMPORTS)
     short = ["--steps", "40", "--report-interval", "20", "--protocol", "quick", "--threads", "1"]
     given = ["fit", str(small / "model.pdb"), str(small / "target.mrc"), "--resolution", "5", *short]
     running, found = {}, {}
     for phase in PHASES:
         output, said = folder / phase.replace(" ", "_"), folder / f"{phase}.txt"
-        process = processes.Process(
-            target=fit_with_stuck, args=(phase, said, [*given, "--output", str(output)])
-        )
-        process.start()
-        running[phase] = output, said, process
+        command = [sys.executable, "-c", STUCK, phase, *given, "--output", str(output)]
+        with open(said, "w") as file:
+            running[phase] = output, said, subprocess.Popen(command, stdout=file, stderr=file)
     for phase, (output, said, process) in running.items():
-        while not (said.exists() and "stuck\n" in said.read_text()):
-            assert process.is_alive(), said.read_text()
+        while "stuck\n" not in said.read_text():
+            assert process.poll() is None, said.read_text()
             time.sleep(0.02)
-        os.kill(process.pid, signal.SIGTERM)
-        process.join(60)
-        found[phase] = output, process.exitcode, said.read_text().splitlines()[-1]
-        process.kill()
+        process.send_signal(signal.SIGTERM)
+        found[phase] = output, process.wait(60), said.read_text().splitlines()[-1]
     return found
 
 

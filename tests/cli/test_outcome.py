@@ -32,8 +32,11 @@ def test_a_part_of_the_model_is_named_and_what_there_is_none_of_is_left_out(fitt
         f"geometry_{stage}": summary[f"geometry_{stage}"] | {"twisted_count": None}
         for stage in ("initial", "relaxed", "final", "reference")
     }
-    print_outcome(summary | without | {"ca_rmsd_of": part}, fitted)
+    without["geometry_initial"] |= {"base_pair_count": 12}
+    opened = {"base_pairs_lost": ["A DA 6 - B DT 19 (cWW)"]}
+    print_outcome(summary | without | opened | {"ca_rmsd_of": part}, fitted)
     lines = capsys.readouterr().out.splitlines()
+    assert "0 chiral centres inverted, 1 of 12 base pairs opened" in lines
     assert any(
         line.startswith("backbone (P) RMSD to the reference (Å), of 40 of 97 residues ") for line in lines
     )

@@ -11,7 +11,7 @@ import torch
 
 from openmm_density import DensityFit, DensityMap
 from openmm_density.base.errors import DeveloperWarning, InputError
-from openmm_density.energies.copies import SideBySide, copy_parameter_names, density_forces_of_copies
+from openmm_density.energies.copies import copy_parameter_names, density_forces_of_copies
 from openmm_density.models import prepare
 from openmm_density.models.merging import displacements_apart, merge_systems
 from openmm_density.restraints import PlanarityRestraint
@@ -84,15 +84,6 @@ def test_each_is_pulled_into_its_own_map_by_its_own_strength(parts, backend):
     assert largest > 10
     for here, (_, there) in zip(merged.split(state.getForces(asNumpy=True)._value), alone):
         assert np.abs(here - there).max() < 1e-4 * largest
-
-
-def test_the_module_is_the_same_in_torchscript(parts):
-    _, fits, _, positions = parts
-    module = SideBySide([fit.module_for(torch.arange(len(fit.atoms)), len(fit.atoms)) for fit in fits])
-    taken = torch.from_numpy(np.concatenate([own[fit.atoms] for fit, own in zip(fits, positions)]))
-    strengths = torch.tensor(STRENGTHS, dtype=torch.float64)
-    for found, wanted in zip(torch.jit.script(module)(taken, strengths), module(taken, strengths)):
-        assert torch.equal(found, wanted)
 
 
 def test_fits_that_are_not_those_of_the_systems_are_refused(parts):

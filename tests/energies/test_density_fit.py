@@ -1,6 +1,5 @@
 import copy
 import inspect
-import io
 import math
 import re
 import subprocess
@@ -262,18 +261,6 @@ def test_serialised_systems_in_a_fresh_process(adk_map, fragment, tmp_path):
     assert "openmm_density" in err or "TorchForce" in err
 
 
-def test_the_module_saved_by_torch(adk_map, fragment):
-    module = DensityFit(adk_map, fragment.topology, 5.0, positions=fragment.positions).create_module()
-    buffer = io.BytesIO()
-    torch.jit.save(torch.jit.script(module), buffer)
-    buffer.seek(0)
-    x, k = torch.tensor(fragment.positions / 10), torch.tensor(10.0)
-    energy, forces = torch.jit.load(buffer)(positions=x, strength=k)
-    exact, exact_forces = module(x, k)
-    assert float(energy) == float(exact)
-    assert torch.equal(forces, exact_forces)
-
-
 def test_two_maps_two_regions_two_resolutions_and_two_contexts_at_once(adk_map, fragment):
     n = fragment.n
     half = n // 2
@@ -354,33 +341,6 @@ def test_a_topology_of_mdtraj(adk_map, fragment):
     assert fit.similarity(fragment.positions) == exact.similarity(fragment.positions)
 
 
-def test_quantities(adk_map, fragment):
-    exact = DensityFit(
-        adk_map,
-        fragment.topology,
-        5.0,
-        cutoff=4.2,
-        positions=fragment.positions,
-        crop_margin=12.0,
-        strength=3.0,
-    )
-    fit = DensityFit(
-        adk_map,
-        fragment.topology,
-        0.5 * unit.nanometer,
-        cutoff=0.42 * unit.nanometer,
-        positions=fragment.positions / 10 * unit.nanometer,
-        crop_margin=1.2 * unit.nanometer,
-        strength=3.0 / 4.184 * unit.kilocalorie_per_mole,
-    )
-    assert fit.sigma == pytest.approx(1.125)
-    assert fit.cutoff == pytest.approx(4.2)
-    assert fit.default_strength == pytest.approx(exact.default_strength)
-    assert fit.target.shape == exact.target.shape
-    in_nm = fragment.positions / 10 * unit.nanometer
-    assert fit.similarity(in_nm) == pytest.approx(exact.similarity(fragment.positions), rel=1e-9)
-
-
 def test_the_default_cutoff_is_four_sigma(adk_map, fragment):
     assert DensityFit(adk_map, fragment.topology, 5.0).cutoff == pytest.approx(4 * 0.225 * 5.0)
     wide = DensityFit(
@@ -404,15 +364,20 @@ def test_a_strength_of_nothing_and_of_something(adk_map, fragment):
 
 
 ERRORS = {
+    "fractional atoms": (dict(atoms=[0.5]), "atoms must be"),
+    "weights of another length": (dict(weights=[1.0, 2.0]), "weights must hold"),
+    "a force group that is none": (dict(force_group=40), "force_group"),
+    "occupancies with masses": (dict(occupancies=np.ones(240)), "occupancies"),
+    "a mask of numbers": (dict(mask=np.ones((50, 50, 40))), "mask must be"),
+    "voxels without a size": (dict(voxel_size=0), "voxel_size must be positive"),
+    "positions of another shape": (dict(positions=np.zeros((240, 2))), "positions"),
+    "a margin that is a word": (dict(positions=np.zeros((240, 3)), crop_margin="wide"), "crop_margin"),
+    "a topology that is none": (dict(topology="model.pdb"), "topology"),
     "a path for a map": (dict(density_map="map.mrc"), "from_file"),
     "an unknown similarity": (dict(similarity="pearson"), 'similarity must be.*"pearson".*cross-correlation'),
     "about_mean elsewhere": (dict(similarity="least-squares", about_mean=True), "about_mean"),
     "threshold elsewhere": (dict(threshold=0.1), "threshold"),
-    "a resolution of zero": (dict(resolution=0.0), "resolution"),
-    "a negative resolution": (dict(resolution=-4 * unit.angstrom), "resolution"),
     "a resolution that is NaN": (dict(resolution=math.nan), "resolution"),
-    "a resolution that is a word": (dict(resolution="high"), "resolution"),
-    "a resolution that is missing": (dict(resolution=None), "resolution"),
     "a resolution in nm": (dict(resolution=0.5), "resolution must not be finer than the map's voxels"),
     "a resolution beyond the map": (
         dict(resolution=500),
@@ -422,19 +387,12 @@ ERRORS = {
         dict(system=system_of(300)),
         r"topology has 240 atoms but system has 300 particles.*modeller\.topology",
     ),
-    "a cut-off of zero": (dict(cutoff=0), "cutoff"),
     "an unknown selection": (dict(atoms="nam CA"), 'atoms must be.*"nam CA"'),
     "a selection of nothing": (dict(atoms="name XX"), "atoms selects nothing"),
-    "no atoms": (dict(atoms=[]), "atoms selects nothing"),
     "an atom that does not exist": (dict(atoms=[0, 240]), "240"),
-    "a negative atom": (dict(atoms=[-1, 3]), "-1"),
     "a mask of atoms of another length": (dict(atoms=np.ones(7, bool)), "240 particles"),
-    "fractional atoms": (dict(atoms=[0.5]), "atoms must be"),
     "an unknown weight": (dict(weights="volume"), 'weights must be.*"volume".*mass'),
-    "weights of another length": (dict(weights=[1.0, 2.0]), "weights must hold"),
     "weights that are NaN": (dict(weights=np.full(240, math.nan)), "weights must hold"),
-    "weights that are words": (dict(weights=["C"] * 240), "weights"),
-    "weights that are all zero": (dict(weights=np.zeros(240)), "weights"),
     "weights that sum to zero": (
         dict(weights=np.resize([1.0, -1.0], 240), atoms="all", similarity="inner-product"),
         'weights must have a positive sum, by which similarity="inner-product" divides, found 0',
@@ -444,39 +402,22 @@ ERRORS = {
         dict(weights=np.linspace(-0.5, 2, 240), atoms="all", similarity="relative-entropy"),
         "negative",
     ),
-    "a force group that is none": (dict(force_group=40), "force_group"),
-    "a potential with weights that sum to zero": (
-        dict(weights=np.resize([1.0, -1.0], 240), atoms="all", similarity="map-potential"),
-        'weights must have a positive sum, by which similarity="map-potential" divides, found 0',
-    ),
     "charges without a System": (dict(weights="charge"), "charges of a System: pass system"),
     "charges of a System without any": (dict(weights="charge", system=system_of(240)), "NonbondedForce"),
     "B factors with masses": (dict(b_factors=np.ones(240)), "b_factors"),
-    "occupancies with masses": (dict(occupancies=np.ones(240)), "occupancies"),
-    "B factors of another length": (dict(weights="xray", b_factors=np.ones(3)), "b_factors"),
-    "negative B factors": (dict(weights="xray", b_factors=-np.ones(240)), "negative"),
-    "occupancies that are NaN": (dict(weights="xray", occupancies=np.full(240, math.nan)), "occupancies"),
     "a mask of another shape": (dict(mask=np.ones((2, 2, 2), bool)), "mask must be"),
-    "a mask of numbers": (dict(mask=np.ones((50, 50, 40))), "mask must be"),
     "a mask of nothing": (dict(mask=np.zeros((50, 50, 40), bool)), "no voxel"),
     "a threshold above the map": (dict(similarity="map-potential", threshold=1e3), "threshold"),
     "voxels too coarse": (dict(voxel_size=1.5), "too coarse"),
-    "voxels without a size": (dict(voxel_size=0), "voxel_size must be positive"),
     "voxels for what takes the map as it is": (
         dict(similarity="map-potential", voxel_size=1.0),
         "takes the map as it is",
     ),
     "an unknown strength": (dict(strength="strong"), 'strength must be.*"strong"'),
-    "a negative strength": (dict(strength=-1.0), "strength"),
-    "an infinite strength": (dict(strength=math.inf), "strength"),
-    "a strength that is missing": (dict(strength=None), "strength"),
     "positions of another length": (
         dict(positions=np.zeros((3, 3))),
         "positions must be one for each of the 240 .*found 3",
     ),
-    "positions of another shape": (dict(positions=np.zeros((240, 2))), "positions"),
-    "a margin that is a word": (dict(positions=np.zeros((240, 3)), crop_margin="wide"), "crop_margin"),
-    "a topology that is none": (dict(topology="model.pdb"), "topology"),
     "a file in place of its topology": (
         dict(topology=Namespace(topology=app.Topology())),
         r"topology must be an .* found a SimpleNamespace: give its \.topology",
@@ -1008,19 +949,6 @@ def test_calibration_of_a_wrapped_periodic_system(adk_map, fragment):
     context.setPositions(fragment.positions / 10 + [1, -1, 0] @ box)
     assert energy_of(context) != energy
     assert fit.calibrate(context, ratio=0.01, bounds=(0.0, 1e9)) > 0
-
-
-def test_a_model_is_pulled_into_its_map(peptide):
-    topology, positions, bare, density_map = peptide
-    system = copy.deepcopy(bare)
-    fit = DensityFit(density_map, topology, 3.0, weights="electron", positions=positions, strength=100.0)
-    system.addForce(fit.create_force())
-    context = context_of(system, positions, "CPU")
-    openmm.LocalEnergyMinimizer.minimize(context, maxIterations=200)
-    found = context.getState(positions=True).getPositions(asNumpy=True).value_in_unit(unit.angstrom)
-    moved = (found - positions)[fit.atoms].mean(axis=0)
-    np.testing.assert_allclose(moved, [0.6, -0.4, 0.5], atol=0.15)
-    assert fit.similarity(found) > fit.similarity(positions) + 0.01
 
 
 @pytest.mark.parametrize("measure", MEASURES)

@@ -41,12 +41,6 @@ def test_a_wider_cutoff_keeps_more_of_the_map(density_map, model):
     assert (far.map.size > near.map.size).any() and (far.map.size >= near.map.size).all()
 
 
-def test_a_target_that_nobody_uses_is_not_kept(density_map, model):
-    source = source_of(density_map, model, crop_margin=2.0)
-    source.target(5.0, 3.0)
-    assert not source._targets
-
-
 def test_the_potential_is_scaled_and_what_does_not_count_is_none(density_map):
     data = density_map.data
     threshold, top = float(data.mean()), float(data.max())
@@ -78,11 +72,3 @@ def test_a_potential_takes_the_map_as_it_is(density_map, model):
     assert target.cropped and not target.resampled
     with pytest.raises(InputError, match="takes the map as it is"):
         source_of(density_map, model, measure_named("map-potential"), voxel_size=1.0)
-
-
-def test_another_map_is_used_in_the_same_way(density_map, model):
-    source = source_of(density_map, model, crop_margin=2.0)
-    blurred = density_map.gaussian_filter(2.0)
-    target, before = source.with_map(blurred).target(5.0, 3.0), source.target(5.0, 3.0)
-    assert target is not before and target.map.shape == before.map.shape
-    assert target.map.data.max() < before.map.data.max()

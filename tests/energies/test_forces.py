@@ -237,26 +237,6 @@ def fake_python_force(monkeypatch):
     monkeypatch.setattr(forces, "backend_problem", lambda backend: None)
 
 
-@pytest.mark.parametrize("periodic", [False, True])
-def test_what_python_force_is_given_computes_energy_and_forces_of_a_state(fake_python_force, periodic):
-    module = PeriodicSpring() if periodic else Spring()
-    force = spring(module, periodic=periodic, backend="PythonForce", force_group=3)
-    assert force.parameters == {"k": 2.5}
-    assert force.settings == {"periodic": periodic, "group": 3, "name": "Spring"}
-    external = openmm.CustomExternalForce("0*k*x")
-    external.addGlobalParameter("k", 4.0)
-    state = context_with(external, box=BOX).getState(positions=True, parameters=True)
-    away = POSITIONS - BOX.sum(axis=0) if periodic else POSITIONS
-    # As OpenMM serialises it.
-    for computation in (force.computation, pickle.loads(pickle.dumps(force.computation))):
-        energy, found = computation(state)
-        assert isinstance(energy, float)
-        assert energy == pytest.approx(4.0 * (away**2).sum())
-        assert isinstance(found, np.ndarray)
-        assert found.dtype == np.float64
-        np.testing.assert_allclose(found, -8 * away)
-
-
 def test_a_backend_that_takes_particles_is_given_the_module_of_these(fake_python_force, monkeypatch):
     chosen = np.array([2, 0])
     arguments = dict(backend="PythonForce", of_particles=(chosen, PeriodicSpring), periodic=True)

@@ -8,7 +8,6 @@ import torch
 from openmm_density.base.errors import InputError
 from openmm_density.energies import PaiNN
 from openmm_density.energies.forces import backend_problem
-from openmm_density.energies.native_force import CudaGraphForce
 from openmm_density.energies.painn import ALL_PAIRS_UP_TO
 from openmm_density.energies.painn_network import PaiNNNetwork
 
@@ -57,17 +56,6 @@ def test_energy_and_forces_are_those_of_the_network(features, dtype):
     energy, forces = PaiNN(network)(positions)
     assert energy.dtype == torch.float64 and forces.dtype == dtype and forces.is_contiguous()
     assert_agree((energy, forces), by_autograd(network, positions))
-
-
-def test_forces_are_finite_differences_of_the_network_in_float64():
-    network, positions = network_of(), places_of()
-    _, forces = PaiNN(network)(positions)
-    oracle, step = network.double(), 1e-6
-    for atom, axis in ((0, 0), (7, 1), (23, 2)):
-        moved = positions.expand(2, -1, -1).clone()
-        moved[:, atom, axis] += torch.tensor([step, -step], dtype=torch.float64)
-        down, up = oracle(moved).detach()
-        assert abs((up - down) / (2 * step) - forces[atom, axis]) < 1e-4 * forces.abs().max()
 
 
 def test_forces_turn_with_the_molecule():
@@ -121,18 +109,6 @@ def test_in_a_system(backend, platform):
     assert energy_of(context) == pytest.approx(float(energy) / 4)
     slopes = context.getState(parameterDerivatives=True).getEnergyParameterDerivatives()
     assert slopes["painn_strength"] == pytest.approx(float(energy))
-
-
-@pytest.mark.skipif(
-    backend_problem("NativeForce") is not None, reason=f"NativeForce: {backend_problem('NativeForce')}"
-)
-@pytest.mark.filterwarnings("ignore:a module that is none of this package's")
-def test_in_a_cuda_graph_force():
-    """Which evaluates it on the CPU here, as any torch module, and gives it float32."""
-    network, positions = network_of(32), places_of()
-    force = CudaGraphForce(PaiNN(network), particles=range(N_ATOMS))
-    context = context_of(system_of(N_ATOMS, force), 10 * positions.numpy())
-    assert_agree((energy_of(context), torch.from_numpy(forces_of(context))), by_autograd(network, positions))
 
 
 @pytest.mark.parametrize(

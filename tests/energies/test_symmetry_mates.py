@@ -87,23 +87,20 @@ def by_gemmi(symbol, cell, positions):
     return np.array(copies)
 
 
+def map_of(copies, matrix, origin, shape, periodic):
+    """Return a map of wider atoms than those that are fitted, so that there are forces."""
+    positions = torch.from_numpy(copies.reshape(-1, 3))
+    atoms = (torch.full((len(positions), 1), each) for each in (0.02, 0.15))
+    place = torch.from_numpy(matrix), torch.from_numpy(origin), list(shape[::-1])
+    return DensityMap(
+        density_splat(positions, *atoms, 8.0, *place, periodic).numpy(), matrix, origin, periodic
+    )
+
+
 def crystal_map(symbol, content):
     cell, shape = CRYSTALS[symbol]
     matrix = np.array(gemmi.UnitCell(*cell).orth.mat.tolist()) / shape
-    positions = torch.from_numpy(content.reshape(-1, 3))
-    n = len(positions)
-    # Wider atoms than those that are fitted, so that there are forces.
-    data = density_splat(
-        positions,
-        torch.full((n, 1), 0.02),
-        torch.full((n, 1), 0.15),
-        8.0,
-        torch.from_numpy(matrix),
-        torch.zeros(3, dtype=torch.float64),
-        list(shape[::-1]),
-        True,
-    )
-    return DensityMap(data.numpy(), matrix, np.zeros(3), True)
+    return map_of(content, matrix, np.zeros(3), shape, True)
 
 
 def finite_map(copies):
@@ -111,20 +108,7 @@ def finite_map(copies):
     step = 1.3
     half = np.ceil(np.maximum(np.abs(low), np.abs(high)) / step).astype(int)
     half[:2] = half[:2].max()
-    positions = torch.from_numpy(copies.reshape(-1, 3))
-    n = len(positions)
-    matrix, origin = np.eye(3) * step, -half * step
-    data = density_splat(
-        positions,
-        torch.full((n, 1), 0.02),
-        torch.full((n, 1), 0.15),
-        8.0,
-        torch.from_numpy(matrix),
-        torch.from_numpy(origin.astype(float)),
-        [int(2 * h + 1) for h in half[::-1]],
-        False,
-    )
-    return DensityMap(data.numpy(), matrix, origin, False)
+    return map_of(copies, np.eye(3) * step, -half * step, [int(n) for n in 2 * half + 1], False)
 
 
 def evaluated(fit, positions):

@@ -6,8 +6,6 @@ import copy
 import io
 import itertools
 import math
-import subprocess
-import sys
 import warnings
 from types import SimpleNamespace
 
@@ -152,24 +150,6 @@ def test_every_backend_gives_the_same(ligand, backend):
     np.testing.assert_allclose(forces_of(context), forces, rtol=0, atol=1e-5 * np.abs(forces).max())
 
 
-def test_forces_are_central_differences_of_the_energy(peptide):
-    restraint = PlanarityRestraint(peptide.topology)
-    positions = distorted(peptide.positions)
-    context = context_of(system_of(len(positions), restraint.create_force()), positions)
-    forces = forces_of(context)
-    h = 2e-3
-    for atom in np.argsort(-np.abs(forces).max(axis=1))[:8]:
-        for axis in range(3):
-            energies = []
-            for step in (h, -h):
-                moved = positions.copy()
-                moved[atom, axis] += step
-                context.setPositions(moved / 10)
-                energies.append(energy_of(context))
-            slope = (energies[0] - energies[1]) / (2 * h / 10)
-            assert forces[atom, axis] == pytest.approx(-slope, abs=1e-3 * np.abs(forces).max())
-
-
 @needs_derivatives
 @pytest.mark.parametrize("platform", ["Reference", "CPU"])
 def test_the_derivative_is_the_energy_at_strength_one(peptide, platform):
@@ -255,60 +235,6 @@ def test_positions_that_are_not_numbers_spare_the_other_planes(peptide):
     torch.testing.assert_close(after[others], before[others])
 
 
-READ_BACK = """
-import sys
-import openmm
-import openmm_density
-import numpy as np
-system = openmm.XmlSerializer.deserialize(open(sys.argv[1]).read())
-context = openmm.Context(system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("CPU"))
-context.setPositions(np.load(sys.argv[2]))
-state = context.getState(energy=True, parameterDerivatives=True)
-print(repr(state.getPotentialEnergy()._value), repr(state.getEnergyParameterDerivatives()["planarity_strength"]))
-"""
-
-
-@needs_derivatives
-def test_a_serialised_system_in_another_process(peptide, tmp_path, forked):
-    restraint = PlanarityRestraint(peptide.topology, force_constant=0.5, force_group=3)
-    positions = distorted(peptide.positions)
-    system = system_of(len(positions), restraint.create_force())
-    energy = energy_of(context_of(system, positions, "CPU"))
-    text = openmm.XmlSerializer.serialize(system)
-    here = openmm.XmlSerializer.deserialize(text)
-    assert energy_of(context_of(here, positions, "CPU")) == energy
-    assert here.getForce(0).getForceGroup() == 3
-    (tmp_path / "system.xml").write_text(text)
-    np.save(tmp_path / "positions.npy", positions / 10)
-    command = [sys.executable, "-c", READ_BACK, tmp_path / "system.xml", tmp_path / "positions.npy"]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert run.returncode == 0, run.stderr
-    found, derivative = map(float, run.stdout.splitlines()[-1].split())
-    assert found == energy
-    assert derivative == pytest.approx(2 * energy, rel=1e-12)
-
-
-def test_two_restraints_in_one_system_and_two_contexts_at_once(peptide):
-    n = len(peptide.positions)
-    soft = PlanarityRestraint(peptide.topology, sigma=0.1, parameter_name="soft", force_group=1)
-    hard = PlanarityRestraint(peptide.topology, sigma=0.02, parameter_name="hard", force_group=2)
-    both = system_of(n, soft.create_force(), hard.create_force())
-    positions = [distorted(peptide.positions, seed=seed) for seed in range(2)]
-    contexts = [context_of(both, x, platform) for x, platform in zip(positions, ("Reference", "CPU"))]
-    contexts[1].setParameter("hard", 0.0)
-    for _ in range(2):
-        for context, x, factor in zip(contexts, positions, (1.0, 0.0)):
-            expected, expected_forces = (s + factor * h for s, h in zip(exact(soft, x), exact(hard, x)))
-            assert energy_of(context) == pytest.approx(expected, rel=1e-5)
-            np.testing.assert_allclose(
-                forces_of(context), expected_forces, rtol=0, atol=1e-4 * np.abs(expected_forces).max()
-            )
-    group = contexts[0].getState(energy=True, groups={1}).getPotentialEnergy()
-    assert group.value_in_unit(unit.kilojoule_per_mole) == pytest.approx(
-        exact(soft, positions[0])[0], rel=1e-5
-    )
-
-
 BOXES = {
     "cubic": np.diag([2.0, 2.0, 2.0]),
     "triclinic": np.array([[2.4, 0, 0], [0.7, 2.3, 0], [-0.9, 0.8, 2.5]]),
@@ -389,24 +315,6 @@ def test_molecules_decide_whether_the_box_is_needed(ligand):
     assert needs_box(unbonded, periodic=True)
     assert needs_box(boxed, system=system_of(6), periodic=True)
     assert not needs_box(boxed, system=system_of(6))
-
-
-def test_a_distorted_model_is_flattened_with_its_force_field(small_data):
-    prepared = prepare(read_model(small_data / "emd5925_frag/5925_native.pdb"))
-    restraint = PlanarityRestraint(prepared.topology, positions=prepared.positions)
-    assert restraint.n_terms == 135 and restraint.notes == []
-    system = prepared.system(constraints=None, rigidWater=False)
-    system.addForce(restraint.create_force())
-    noisy = distorted(prepared.positions, 0.3)
-    assert restraint.planes.rms(noisy) > 0.2
-    context = context_of(system, noisy, "CPU")
-    openmm.LocalEnergyMinimizer.minimize(context, 10, 300)
-    flat = positions_of(context)
-    assert restraint.planes.rms(flat) < 0.02
-    assert restraint.planes.worst(flat) < 0.1
-    context.setParameter("planarity_strength", 0.0)
-    openmm.LocalEnergyMinimizer.minimize(context, 10, 300)
-    assert restraint.planes.rms(positions_of(context)) > 2 * restraint.planes.rms(flat)
 
 
 def test_energy_is_conserved_over_ten_picoseconds(peptide):

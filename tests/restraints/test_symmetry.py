@@ -3,7 +3,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import openmm
 import pytest
 from openmm import app, unit
 
@@ -83,33 +82,6 @@ def test_many_copies_are_compared_with_few_and_as_stiffly(fragment: Model) -> No
         deviations = lengths - lengths.mean(axis=1, keepdims=True)
         ratios.append(energy_at(context, shaken) / (0.5 * 6.0 * (deviations**2).sum()))
     np.testing.assert_allclose(ratios, 1.0, atol=0.03)
-
-
-def test_a_copy_goes_the_way_of_the_others(fragment: Model) -> None:
-    topology, positions = copies_of(fragment, 4)
-    rng = np.random.default_rng(5)
-    strayed = positions.copy()
-    n_atoms = len(fragment.positions)
-    strayed[:n_atoms] += rng.normal(scale=0.3, size=(n_atoms, 3))
-    restraint = SymmetryRestraint(topology, positions, 1e4)
-    context = context_with(restraint.create_force(), len(positions))
-    before = energy_at(context, strayed)
-    openmm.LocalEnergyMinimizer.minimize(context, 0.1, 200)
-    state = context.getState(energy=True, positions=True)
-    assert state.getPotentialEnergy().value_in_unit(unit.kilojoule_per_mole) < 0.01 * before
-    end = state.getPositions(asNumpy=True).value_in_unit(unit.angstrom)
-    sites = np.stack(restraint.sites)
-    lengths = {
-        name: np.linalg.norm(x[sites[..., 0]] - x[sites[..., 1]], axis=2)
-        for name, x in (("start", strayed), ("end", end), ("alike", positions))
-    }
-    assert np.ptp(lengths["end"], axis=1).mean() < 0.1 * np.ptp(lengths["start"], axis=1).mean()
-    # All of them have moved, to the mean of what they were.
-    mean = lengths["start"].mean(axis=1)
-    assert (
-        np.abs(lengths["end"].mean(axis=1) - mean).mean()
-        < 0.35 * np.abs(mean - lengths["alike"][:, 0]).mean()
-    )
 
 
 def test_gaps_missing_atoms_and_other_numbers(fragment: Model) -> None:

@@ -21,7 +21,7 @@ from openmm_density.restraints import (
 )
 
 from ..small_models import ADK_OPEN
-from .single_forces import context_with, energy_at, turned_about, turned_peptide
+from .single_forces import context_with, energy_at, turned_peptide
 
 
 @pytest.fixture(scope="module")
@@ -267,26 +267,6 @@ def test_models_without_what_is_restrained(small_data: Path, tmp_path: Path) -> 
     assert [kind(one.topology, one.positions).n_terms for kind in kinds] == [0, 1, 0, 0]
 
 
-def test_residues_are_named_with_insertion_codes(small_data: Path, tmp_path: Path) -> None:
-    lines = (small_data / "emd5925_frag/5925_native.pdb").read_text().splitlines()
-    kept = []
-    for line in lines:
-        number = int(line[22:26]) if line.startswith("ATOM") else 99
-        if number <= 6:
-            # Residues 3 to 6 become 3, 3A, 3B and 3C.
-            place = f"{number:4d} " if number <= 3 else f"   3{' ABC'[number - 3]}"
-            kept.append(line[:22] + place + line[27:])
-    path = tmp_path / "inserted.pdb"
-    path.write_text("\n".join([*kept, "END", ""]))
-    model = read_model(path)
-    restraint = PeptideRestraint(model.topology, model.positions)
-    assert restraint.n_terms == 5
-    turned = turned_peptide(model.positions, restraint.torsions[4], np.radians(120))
-    (violation,) = restraint.violations(turned)
-    residues = list(model.topology.residues())
-    assert violation.residues == (f"A {residues[4].name} 3B", f"A {residues[5].name} 3C")
-
-
 def test_errors(kinase: Model) -> None:
     with pytest.raises(InputError, match="1655"):
         PeptideRestraint(kinase.topology, kinase.positions[1:])
@@ -353,18 +333,3 @@ def test_what_is_half_way_over_is_drawn_back_only_where_it_is_held(tmp_path: Pat
 def _through_its_plane(positions: np.ndarray, atoms: np.ndarray, part: float) -> np.ndarray:
     """Return positions with a centre moved towards the plane of its neighbours (1) and its place in their mirror (2)."""
     return positions + part * (flattened(positions, atoms) - positions)
-
-
-def test_a_helix_that_is_pulled_apart_is_named() -> None:
-    model = read_model(ADK_OPEN)
-    restraint = SecondaryStructureRestraint(model.topology, model.positions)
-    atoms = list(model.topology.atoms())
-    psi = next(t for t in restraint.torsions if atoms[t[0]].name == "N" and atoms[t[1]].residue.index > 115)
-    _, alpha, carbon, following = psi
-    behind = np.array([atom.index for atom in atoms if atom.index >= following or atom.name == "O"])
-    behind = behind[behind > carbon]
-    turned = turned_about(model.positions, alpha, carbon, behind, np.radians(70))
-    (violation,) = restraint.violations(turned)
-    residue = atoms[alpha].residue
-    assert violation.residues == (f"A {residue.name} {residue.id}",) and violation.quantity == "ψ"
-    assert violation.deviation == pytest.approx(70, abs=0.1)

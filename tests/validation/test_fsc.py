@@ -109,13 +109,6 @@ def test_deposited_models_reach_the_resolution_of_their_maps(small_data, name, m
     assert found == pytest.approx(resolution, rel=0.06)
 
 
-def test_worse_models_reach_less_far(fragment):
-    density_map, topology, positions = fragment
-    shaken = positions + np.random.default_rng(0).normal(scale=0.8, size=positions.shape)
-    native = model_fsc(density_map, topology, positions, 3.64).resolution()
-    assert model_fsc(density_map, topology, shaken, 3.64).resolution() > native + 0.3
-
-
 def test_a_model_beyond_the_edge_of_a_map_is_compared_with_zeros(fragment):
     density_map, topology, positions = fragment
     half = density_map.crop(positions[:300], 4.0)

@@ -48,15 +48,6 @@ def test_refined_models_are_near_ideal(
     assert report.wrong_alpha_count == report.wrong_centre_count == report.twisted_count == 0
 
 
-def test_de_novo_models_are_worse_than_the_deposited_one(data_dir: Path) -> None:
-    models = [read_model(data_dir / f"emd5925_frag/5925_{name}.pdb") for name in ("native", "original_1")]
-    good, bad = (geometry_report(model.topology, model.positions) for model in models)
-    assert bad.bond_rmsd > 2 * good.bond_rmsd
-    assert bad.angle_rmsd > 2 * good.angle_rmsd
-    assert (bad.cis_nonproline_count, bad.twisted_count) == (5, 16)
-    assert (good.cis_count, good.twisted_count) == (0, 0)
-
-
 def test_every_bond_and_angle_of_a_protein_is_assessed(native: Model) -> None:
     report = geometry_report(native.topology, native.positions)
     assert report.bond_count == native.topology.getNumBonds()

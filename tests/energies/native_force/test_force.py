@@ -2,7 +2,6 @@
 
 import copy
 import gc
-import os
 import subprocess
 import sys
 import warnings
@@ -15,8 +14,7 @@ import torch
 
 pytest.importorskip("triton")
 
-from openmm_density.base.errors import DeveloperWarning, InputError
-from openmm_density.energies import forces
+from openmm_density.base.errors import DeveloperWarning
 from openmm_density.energies.forces import BackendUnavailable, backend_problem, create_force
 from openmm_density.energies.native_force import (
     BuildError,
@@ -27,9 +25,7 @@ from openmm_density.energies.native_force import (
 )
 from openmm_density.energies.native_force import force as force_module
 from openmm_density.energies.native_force.computation import packed, unpacked
-from openmm_density.kernels import compilation
 
-from ...kernels.compilation.compilers import calls, copying_compiler
 from ..contexts import system_of
 from ..test_forces import (
     BOX,
@@ -131,11 +127,6 @@ def test_threads_that_fail_at_once_each_get_their_own_sentence():
             assert said == {f"CudaGraphForce: number {number} " + "x" * 50 * number}
 
 
-def test_a_sentence_that_is_no_unicode_is_said():
-    with pytest.raises(openmm.OpenMMException, match=r"a file of an odd name: .?$"):
-        energy_and_forces(context_with(made(Failing("a file of an odd name: \udc80"))))
-
-
 INTERRUPTED = """
 import signal, time
 import openmm, torch
@@ -217,26 +208,6 @@ def test_another_process_reads_a_system_once_the_force_is_loaded(tmp_path, forke
     )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300)
     assert (run.returncode, run.stdout.strip()) == (0, "k"), run.stderr
-
-
-def test_threads_of_a_process_that_compile_at_once_all_get_the_force(tmp_path, forked):
-    script = (
-        "from concurrent.futures import ThreadPoolExecutor\n"
-        "from openmm_density.energies.native_force import compiled\n"
-        "from openmm_density.kernels import compilation\n"
-        "source = compiled.force_source()\n"
-        "with ThreadPoolExecutor(3) as pool:\n"
-        "    found = set(pool.map(lambda _: compilation.library(source, compiled.opened), range(3)))\n"
-        "print(len(found), [path.is_file() for path in found])\n"
-    )
-    library = compilation.library(compiled.force_source(), compiled.opened)
-    compiler = copying_compiler(tmp_path / "compiler", library, "sleep 0.3")
-    settings = os.environ | {"OPENMM_DENSITY_CACHE": str(tmp_path / "cache"), "CXX": str(compiler)}
-    run = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=300, env=settings
-    )
-    assert (run.returncode, run.stdout.strip()) == (0, "1 [True]"), run.stderr
-    assert len(calls(compiler)) == 1
 
 
 def test_a_computation_is_forgotten_with_its_forces():
@@ -349,32 +320,7 @@ def test_cuda_headers_are_looked_for_where_conda_and_cuda_have_them(monkeypatch,
         assert compiled._cuda_headers() == folder
 
 
-def test_the_compilers_words_are_passed_on(monkeypatch, tmp_path):
-    broken = tmp_path / "force.cpp"
-    broken.write_text("int f() { return nothing; }\n")
-    source = compiled.force_source()
-    monkeypatch.setattr(compiled, "force_source", lambda: source._replace(file=broken))
-    monkeypatch.setenv("OPENMM_DENSITY_CACHE", str(tmp_path / "cache"))
-    force_module._load.cache_clear()
-    try:
-        with pytest.raises(
-            BackendUnavailable, match=r"does not compile the force for OpenMM .*error: .*nothing"
-        ):
-            forces._construct("NativeForce", Spring(), "k", 1.0, periodic=False)
-    finally:
-        force_module._load.cache_clear()
-        # The force as it is, once more.
-        monkeypatch.undo()
-        force_module.load()
-
-
 @pytest.mark.skipif(HAS_CUDA, reason="the CUDA platform works")
 def test_the_backend_says_why_it_does_not_work_here():
     with pytest.raises(BackendUnavailable, match=r"CudaGraphForce.* does not work here: .*CUDA"):
         create_force(Spring(), "k", 2.5, periodic=False, name="x", backend="CudaGraphForce")
-
-
-@pytest.mark.skipif(not HAS_CUDA, reason="no CUDA platform")
-def test_options_of_other_backends_are_refused():
-    with pytest.raises(InputError, match="device is for PythonForce"):
-        create_force(Spring(), "k", 2.5, periodic=False, name="x", backend="CudaGraphForce", device="cuda")

@@ -128,26 +128,6 @@ def test_the_box_reaches_the_module_when_it_changes(precision):
 
 
 @on_cuda
-def test_only_its_own_group_and_beside_other_forces():
-    positions = some_positions(4)
-    force = make_force(Computation(Spring(), None, False), "k", 2.5)
-    force.setForceGroup(2)
-    bond = openmm.HarmonicBondForce()
-    bond.addBond(0, 1, 0.1, 1000.0)
-    context = context_on_cuda(system_of(4, force, bond), positions)
-    spring, bonds = 2.5 * (positions**2).sum(), energy_of(context, groups={0})
-    assert energy_of(context, groups={2}) == pytest.approx(spring, rel=1e-6)
-    assert energy_of(context) == pytest.approx(spring + bonds, rel=1e-6)
-    assert not forces_of(context, groups={7}).any()
-    np.testing.assert_allclose(
-        forces_of(context),
-        forces_of(context, groups={0}) + forces_of(context, groups={2}),
-        rtol=1e-5,
-        atol=1e-5,
-    )
-
-
-@on_cuda
 def test_several_forces_act_together_and_in_any_combination():
     positions = np.stack(np.meshgrid(*[0.3 * np.arange(9.0)] * 3), axis=-1).reshape(-1, 3)
     n = len(positions)
@@ -286,21 +266,6 @@ def test_a_context_takes_its_recording_along():
 
 
 @on_cuda
-def test_an_oscillator_keeps_its_energy_and_its_frequency():
-    # A mass of 12 at 2k = 1000 kJ/mol/nm²: T = 2π √(m / 2k) = .688 ps.
-    force = make_force(Computation(Spring(), None, False), "k", 500.0)
-    context = context_on_cuda(system_of(1, force), np.array([[0.1, 0, 0]]))
-    period = 2 * np.pi * np.sqrt(12 / 1000)
-    steps = round(period / 0.001)
-    for _ in range(3):
-        context.getIntegrator().step(steps)
-        state = context.getState(positions=True, energy=True)
-        assert state.getPositions(asNumpy=True)._value[0, 0] == pytest.approx(0.1, rel=1e-3)
-        total = (state.getPotentialEnergy() + state.getKineticEnergy()).value_in_unit(unit.kilojoule_per_mole)
-        assert total == pytest.approx(5.0, rel=1e-3)
-
-
-@on_cuda
 def test_the_minimiser_goes_to_the_cpu_where_forces_are_too_large():
     # Beyond what OpenMM's integers hold, and beside a bond that is not.
     force = make_force(Computation(Spring(), None, False), "k", 1e9)
@@ -342,29 +307,6 @@ def test_in_a_context_of_several_gpus():
     for energy, forces in found:
         assert energy == pytest.approx(found[0][0], rel=1e-5)
         np.testing.assert_allclose(forces, found[0][1], atol=1e-4 * np.abs(found[0][1]).max())
-
-
-class OfManyParts(torch.nn.Module):
-    """E = k Σ x², by copies, fills, sums and a matrix product."""
-
-    def forward(self, positions: torch.Tensor, strength: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        copied = positions.clone()
-        both = torch.zeros(2, positions.shape[0], 3, dtype=positions.dtype, device=positions.device)
-        both[1].copy_(positions)
-        product = copied.to(torch.float64).t() @ both.sum(dim=0).to(torch.float64)
-        return strength * product.trace(), -2 * strength.to(positions) * both[1]
-
-
-@on_cuda
-def test_whatever_torch_puts_into_a_graph_is_rebuilt():
-    positions = some_positions(5000)
-    context = context_on_cuda(
-        system_of(5000, make_force(Computation(OfManyParts(), None, False), "k", 2.5)), positions
-    )
-    for strength in (2.5, 4.0):
-        context.setParameter("k", strength)
-        assert energy_of(context) == pytest.approx(strength * (positions**2).sum(), rel=1e-5)
-        np.testing.assert_allclose(forces_of(context), -2 * strength * positions, rtol=1e-5)
 
 
 @on_cuda

@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
 
 import numpy as np
 import openmm
@@ -540,26 +539,3 @@ def test_without_a_kernel_python_does_not_stand_in_unasked(model, no_kernel_of_d
         make_force(Computation(fit.create_module(), None, False), "k", 1.0, kind="NativeForce")
     # For a GPU none is needed.
     assert not make_force(Computation(fit.create_module(), None, False), "k", 1.0).isEvaluatedNatively()
-
-
-def test_a_form_that_cannot_be_made_is_freed(model, monkeypatch):
-    library = force_module.load()
-    made, freed = [], []
-    counted = SimpleNamespace(
-        openmm_density_new_form=lambda *given: (
-            made.append(library.openmm_density_new_form(*given)) or made[-1]
-        ),
-        openmm_density_delete_form=lambda form: (
-            freed.append(form) or library.openmm_density_delete_form(form)
-        ),
-        **{
-            f"openmm_density_{name}": getattr(library, f"openmm_density_{name}")
-            for name in ("set_number", "set_array", "set_part")
-        },
-    )
-    form = forms.form_of(SideBySide([model.fit().create_module() for _ in range(2)]))
-    form.parts["energies"].parts["1"].numbers["cutoff"] = 10**400
-    with pytest.raises(OverflowError):
-        forms.native_form(counted, form)
-    # The first of both belongs to the list by then, which frees it.
-    assert len(made) == 4 and set(freed) == set(made) - {made[2]}

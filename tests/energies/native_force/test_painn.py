@@ -8,8 +8,8 @@ import torch
 from openmm_density.base.plugins import platform_names
 from openmm_density.energies import PaiNN
 from openmm_density.energies.forces import backend_problem
-from openmm_density.energies.native_force import NativeForce, forms, make_force
 from openmm_density.energies.native_force import force as force_module
+from openmm_density.energies.native_force import forms, make_force
 from openmm_density.energies.native_force.computation import Computation, packed
 
 from ..contexts import context_of, energy_of, forces_of, system_of
@@ -86,15 +86,6 @@ def test_no_step_runs_python(monkeypatch):
     context = context_of(system_of(N_ATOMS, force), 10 * places_of().numpy(), "CPU")
     monkeypatch.setattr(force_module, "evaluate", refuse)
     context.getIntegrator().step(3)
-
-
-def test_a_system_in_a_file_has_it():
-    system = system_of(N_ATOMS, PaiNN(network_of(32)).create_force(backend="NativeForce"))
-    read = openmm.XmlSerializer.clone(system)
-    assert NativeForce.cast(read.getForce(0)).isEvaluatedNatively()
-    before, after = (context_of(each, 10 * places_of().numpy()) for each in (system, read))
-    assert energy_of(after) == energy_of(before)
-    np.testing.assert_array_equal(forces_of(after), forces_of(before))
 
 
 def damaged_weight(form):

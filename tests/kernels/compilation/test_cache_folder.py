@@ -116,16 +116,3 @@ def test_files_are_read_if_nobody_else_could_have_written_them(tmp_path, pretend
     (tmp_path / "link").symlink_to(path)
     with pytest.raises(OSError, match="link"):
         cache.read_own(tmp_path / "link")
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-def test_files_and_folders_of_another_user(tmp_path):
-    folder, path = tmp_path / "cache", tmp_path / "cache" / "library.so"
-    folder.mkdir()
-    path.write_bytes(b"code")
-    os.chown(path, SOMEBODY, SOMEBODY)
-    with pytest.raises(cache.UnsafeFileError, match=f"belongs to user {SOMEBODY}"):
-        cache.read_own(path)
-    os.chown(folder, SOMEBODY, SOMEBODY)
-    assert cache.danger(folder) == f"{folder} belongs to user {SOMEBODY}"
-    assert not cache.make(folder)
