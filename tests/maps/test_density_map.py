@@ -250,6 +250,7 @@ class TestMask:
     def test_every_distance(self, matrix, periodic, radius):
         density_map = DensityMap(np.zeros((9, 10, 11)), matrix, [3, -4, 5], periodic)
         index = np.random.default_rng(2).uniform(-6, density_map.size + 6, (15, 3))
+        index[0] = 3, 4, 5  # on a voxel
         positions = density_map.origin + index @ matrix.T
         images = (
             np.stack(np.meshgrid(*[np.arange(-2, 3)] * 3), axis=-1).reshape(-1, 3)
