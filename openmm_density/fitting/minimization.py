@@ -24,6 +24,8 @@ MINIMIZED_AT_ONCE = 200
 CAREFUL_STEPS = 100
 # A bad geometry is minimised so often at the most until no force (kJ/mol/nm) would throw an atom of 12 Da by 0.1 Å in 4 fs.
 MINIMIZED_AT_MOST, STRAINED = 3, 7.5e3
+HARSH = 1.0e5
+"""kJ/mol/nm; with a larger force on an atom the minimiser is not begun with."""
 # Factors of the default repulsion that are tried in turn on atoms that a density presses together.
 CONTACT_SCALES = (1.0, 4.0, 16.0)
 
@@ -106,11 +108,11 @@ class Minimizer:
         if relaxed is given or not iterations:
             self.minimize(context, iterations, stop)
             return
-        descend(context, CAREFUL_STEPS, stop=stop)
+        if _largest_force(context) > HARSH:
+            descend(context, CAREFUL_STEPS, stop=stop)
         for _ in range(MINIMIZED_AT_MOST):
             self.minimize(context, iterations, stop)
-            forces = context.getState(forces=True).getForces(asNumpy=True)._value
-            if np.linalg.norm(forces, axis=1).max() < STRAINED or (stop is not None and stop.requested):
+            if _largest_force(context) < STRAINED or (stop is not None and stop.requested):
                 break
 
     @cached_property
@@ -175,6 +177,11 @@ class _Stoppable(openmm.MinimizationReporter):
     def report(self, iteration: int, x: object, grad: object, args: object) -> bool:
         """Tell the minimiser whether to end."""
         return self._stop.requested
+
+
+def _largest_force(context: openmm.Context) -> float:
+    forces = context.getState(forces=True).getForces(asNumpy=True)._value
+    return float(np.linalg.norm(forces, axis=1).max())
 
 
 def _positions(context: openmm.Context) -> np.ndarray:

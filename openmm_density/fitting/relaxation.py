@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -21,6 +21,7 @@ from .descent import descend
 from .interrupts import Stop
 from .platforms import make_context
 from .stability import Safeguard
+from .strained_part import BONDED, strained_part
 
 STRETCHED = 0.05
 """nm by which a bond differs from its ideal length in no model that was refined."""
@@ -46,15 +47,6 @@ _BEYOND, _PUSH = 0.2, 2.0e4
 _RESTRAINTS = ("chirality", "cis")
 _MOST_NAMED = 10
 
-_BONDED = (
-    openmm.HarmonicBondForce,
-    openmm.HarmonicAngleForce,
-    openmm.PeriodicTorsionForce,
-    openmm.RBTorsionForce,
-    openmm.CMAPTorsionForce,
-    openmm.CustomTorsionForce,
-)
-
 
 @dataclass(frozen=True)
 class Strain:
@@ -65,6 +57,7 @@ class Strain:
     angle_rmsd: float  # Of the angles between heavy atoms, in degrees
     wild: int  # Of these, those that differ by more than `WILD`
     pierced: list[PiercedRing]
+    atoms: np.ndarray = field(repr=False, compare=False)  # Those that are part of what is wrong, int (A,)
 
     @property
     def is_bad(self) -> bool:
@@ -128,25 +121,47 @@ class Relaxation:
         lengths = np.linalg.norm(positions[first] - positions[second], axis=1)
         deviations = _angles(positions, self._angles) - self._bends
         together = cKDTree(positions).query_pairs(ONE_PLACE, output_type="ndarray")
+        clashing = clashing_pairs(self._system, positions)
+        stretched = np.abs(lengths - self._lengths) > STRETCHED
+        wild = np.abs(deviations) > np.radians(WILD)
+        pierced = pierced_rings(self._topology, positions * ANGSTROM_PER_NANOMETER)
+        rings = [index for each in pierced for index in (*each.ring, *each.bond)]
+        wrong = (together, clashing, self._bonds[stretched], self._angles[wild])
         return Strain(
-            len(clashing_pairs(self._system, positions)) + len(together),
-            int((np.abs(lengths - self._lengths) > STRETCHED).sum()),
+            len(clashing) + len(together),
+            int(stretched.sum()),
             float(np.degrees(np.sqrt((deviations**2).mean()))) if len(deviations) else 0.0,
-            int((np.abs(deviations) > np.radians(WILD)).sum()),
-            pierced_rings(self._topology, positions * ANGSTROM_PER_NANOMETER),
+            int(wild.sum()),
+            pierced,
+            np.unique([*rings, *np.concatenate([each.ravel() for each in wrong])]).astype(np.int64),
         )
 
     def relaxed(
         self, given: np.ndarray, stop: Stop | None = None, strain: Strain | None = None
     ) -> np.ndarray:
-        """Return positions (nm) of moderate forces, the array itself if `strain` finds nothing bad; a stop leaves it useless."""
+        """Return positions (nm) of moderate forces; where `strain`, known or not, finds nothing bad, the array that was given.
+
+        Where only some residues are bad, they and what is near them move and the rest is held. A request to stop is looked for
+        before each stage; what is returned then is of no use.
+        """
         strain = strain or self.strain(given)
         if not strain.is_bad:
             return given
+        if strain.angle_rmsd <= BENT:
+            part = strained_part(self._system, self._topology, given, strain.atoms)
+            if part is not None:
+                safeguard = Safeguard(part.topology, part.system)
+                local = Relaxation(part.system, part.topology, safeguard, *self._platform)
+                positions = given.copy()
+                positions[part.atoms] = local._relaxed(given[part.atoms], stop)
+                return positions
+        return self._relaxed(given, stop)
+
+    def _relaxed(self, given: np.ndarray, stop: Stop | None) -> np.ndarray:
         positions = given.copy()
         close = np.unique(cKDTree(positions).query_pairs(_NO_DIRECTION, output_type="ndarray"))
         positions[close] += np.random.default_rng(0).normal(0.0, _NO_DIRECTION / 2, (len(close), 3))
-        pierced = strain.pierced
+        pierced = pierced_rings(self._topology, given * ANGSTROM_PER_NANOMETER)
         for number in range(_ROUNDS):
             context = self._soft_context(given, positions, pierced, number)
             for stage in _STAGES:
@@ -180,7 +195,7 @@ class Relaxation:
         for mass in masses_of(self._system).tolist():
             soft.addParticle(mass)
         for force in self._system.getForces():
-            if isinstance(force, _BONDED):
+            if isinstance(force, BONDED):
                 soft.addForce(copied_force(force))
         names = {name: {"parameter_name": f"relaxation_{name}"} for name in _RESTRAINTS}
         for restraint in make_restraints(

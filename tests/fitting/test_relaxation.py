@@ -3,8 +3,14 @@
 import json
 
 import numpy as np
+import openmm
 import pytest
 
+from openmm_density.fitting.relaxation import Relaxation
+from openmm_density.fitting.stability import Safeguard
+from openmm_density.models import prepare, read_model
+
+from ..small_models import ADK_OPEN
 from .damaged_models import DAMAGES, assert_sane, damaged, fit_of, native
 
 
@@ -55,3 +61,20 @@ def test_a_damage_stays_where_it_is(tmp_path):
     assert np.linalg.norm(relaxed[alpha] - start[alpha], axis=1).max() < 0.12
     again = fit._run.engine.minimizer._relaxation.relaxed(start)
     assert np.array_equal(relaxed, again) and len(whole.positions) < len(start)
+
+
+def test_what_is_far_from_a_damage_does_not_move_at_all():
+    prepared = prepare(read_model(ADK_OPEN))
+    system, topology = prepared.system(constraints=None, rigidWater=False), prepared.topology
+    platform = openmm.Platform.getPlatformByName("CPU")
+    relaxation = Relaxation(system, topology, Safeguard(topology, system), platform, {"Threads": "1"})
+    start = prepared.positions / 10
+    at = {(atom.residue.id, atom.name): atom.index for atom in topology.atoms()}
+    torn, held = next((at[number, "CD2"], at[number, "CG"]) for number, name in at if name == "CD2")
+    start[torn] = start[held] + 4.0 * (start[torn] - start[held])
+    assert relaxation.strain(start).stretched == 1
+    relaxed = relaxation.relaxed(start)
+    assert not relaxation.strain(relaxed).is_bad
+    moved = np.linalg.norm(relaxed - start, axis=1) > 0
+    assert moved[torn] and np.linalg.norm(start[moved] - start[torn], axis=1).max() < 2.5
+    assert 10 < moved.sum() < len(start) / 4

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from itertools import groupby
 
 import numpy as np
 import openmm
@@ -14,6 +13,7 @@ from scipy.spatial import cKDTree
 from ...base.units import ANGSTROM_PER_NANOMETER
 from ...fitting.descent import descend
 from ...fitting.stability import Safeguard, Unstable, hottest_bearable
+from ...models.chemistry.topologies import bonded_pairs, part_of_topology
 from ...restraints import Restraint, make_restraints
 from . import local_forces
 from .annealing import QUENCH, SOFT, TIMESTEP, hardness_at, seed_of
@@ -62,7 +62,8 @@ class LocalSystem:
         self._moving_members = np.searchsorted(self._members, self.moving)
         place = np.full(len(heavy), -1)
         place[self._members] = np.arange(len(self._members))
-        part, bonds = _local_topology(molecule, self._members, place)
+        part = part_of_topology(molecule.topology, self._members, molecule.bonds)
+        bonds = list(map(tuple, bonded_pairs(part).tolist()))
         self.restraints: list[Restraint] = make_restraints(RESTRAINTS, part, positions[self._members])
         surroundings = Surroundings(
             force_field,
@@ -119,25 +120,6 @@ class LocalSystem:
         result = positions.copy()
         result[self.moving] = found[self._moving_members] * ANGSTROM_PER_NANOMETER
         return result
-
-
-def _local_topology(
-    molecule: Molecule, members: np.ndarray, place: np.ndarray
-) -> tuple[app.Topology, list[tuple[int, int]]]:
-    """Return the topology of some atoms, and its bonds, by their places among them."""
-    part = app.Topology()
-    made = []
-    chosen = (molecule.atoms[index] for index in members)
-    for chain, of_chain in groupby(chosen, lambda atom: atom.residue.chain):
-        own_chain = part.addChain(chain.id)
-        for residue, atoms in groupby(of_chain, lambda atom: atom.residue):
-            own = part.addResidue(residue.name, own_chain, residue.id, residue.insertionCode)
-            made += [part.addAtom(atom.name, atom.element, own) for atom in atoms]
-    bonds = place[molecule.bonds]
-    within = list(map(tuple, bonds[(bonds >= 0).all(axis=1)].tolist()))
-    for a, b in within:
-        part.addBond(made[a], made[b])
-    return part, within
 
 
 # Steps of steepest descent before what became unstable is tried again.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -32,3 +33,17 @@ def openmm_topology(topology: Any) -> Topology:
 def bonded_pairs(topology: Topology) -> np.ndarray:
     """Return the indices of the atoms of each bond, shape (B, 2)."""
     return np.array([(a.index, b.index) for a, b in topology.bonds()], dtype=np.int64).reshape(-1, 2)
+
+
+def part_of_topology(topology: Topology, atoms: np.ndarray, bonds: np.ndarray) -> Topology:
+    """Return the topology of some atoms, with the bonds between them. `atoms` int (A,), rising; `bonds` int (B, 2) of all."""
+    part, made = Topology(), {}
+    every = list(topology.atoms())
+    for chain, of_chain in groupby((every[index] for index in atoms), lambda atom: atom.residue.chain):
+        own_chain = part.addChain(chain.id)
+        for residue, members in groupby(of_chain, lambda atom: atom.residue):
+            own = part.addResidue(residue.name, own_chain, residue.id, residue.insertionCode)
+            made |= {atom.index: part.addAtom(atom.name, atom.element, own) for atom in members}
+    for first, second in bonds[np.isin(bonds, atoms).all(axis=1)].tolist():
+        part.addBond(made[first], made[second])
+    return part

@@ -8,6 +8,7 @@ each kind of force is merged. `copied_particles` adds copies of some particles, 
 from .copied_particles import CopiedParticles, add_copies
 from .copied_system import copied_force as copied_force
 from .copied_system import copied_system as copied_system
+from .copied_system import part_of_force as part_of_force
 from .displacements import displacements_apart
 from .merged_system import MergedSystem, merge_systems, unmergeable
 from .terms import constraints_of as constraints_of

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import openmm
 
-from .terms import constraints_of, masses_of
+from .bonded_forces import LISTED
+from .terms import bare, constraints_of, masses_of, plain
 
 # Of all else OpenMM's copy shares tables with the original, which both would delete.
 _VALUES_ALONE = (
@@ -36,6 +38,32 @@ def copied_system(system: openmm.System) -> openmm.System:
 def copied_force(force: openmm.Force) -> openmm.Force:
     """Return a force with the same terms and settings."""
     return type(force)(force) if type(force) in _VALUES_ALONE else openmm.XmlSerializer.clone(force)
+
+
+def part_of_force(force: openmm.Force, place: np.ndarray) -> openmm.Force:
+    """Return a force with those terms whose particles all have a place in a part of the System; of a NonbondedForce exceptions.
+
+    `place` int (N,): numbers in the part, -1 for what is not in it.
+    """
+    if isinstance(force, openmm.CustomTorsionForce):
+        made = openmm.CustomTorsionForce(force.getEnergyFunction())
+        for k in range(force.getNumPerTorsionParameters()):
+            made.addPerTorsionParameter(force.getPerTorsionParameterName(k))
+        for k in range(force.getNumGlobalParameters()):
+            made.addGlobalParameter(force.getGlobalParameterName(k), force.getGlobalParameterDefaultValue(k))
+    else:
+        made = type(force)()
+    kind, count, before = *LISTED.get(type(force).__name__, ("Exception", 2)), 0
+    if isinstance(force, openmm.CMAPTorsionForce):
+        kind, count, before = "Torsion", 8, 1
+        for k in range(force.getNumMaps()):
+            made.addMap(*plain(force.getMapParameters(k)))
+    rows = list(map(bare(force, f"get{kind}Parameters"), range(getattr(force, f"getNum{kind}s")())))
+    listed = np.array([row[before : before + count] for row in rows], dtype=np.int64).reshape(-1, count)
+    particles = place[listed]
+    for k in np.flatnonzero((particles >= 0).all(axis=1)).tolist():
+        getattr(made, f"add{kind}")(*rows[k][:before], *particles[k].tolist(), *rows[k][before + count :])
+    return made
 
 
 def add_particles(system: openmm.System, source: openmm.System, first: int) -> None:

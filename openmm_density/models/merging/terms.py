@@ -29,7 +29,7 @@ def of_number(force: openmm.Force, kind: str) -> Callable[[int], Any]:
 
 def terms_of(force: openmm.Force, kind: str, members: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the particles of all terms of a kind, as ``Bond``, shape (T, members), and their numbers, shape (T, P)."""
-    method = _bare(force, f"get{kind}Parameters")
+    method = bare(force, f"get{kind}Parameters")
     rows = [method(k) for k in range(getattr(force, f"getNum{kind}s")())]
     particles = np.array([row[:members] for row in rows], dtype=np.int64).reshape(-1, members)
     numbers = [row[members:] if isinstance(row[-1], float) else row[-1] for row in rows]
@@ -39,7 +39,7 @@ def terms_of(force: openmm.Force, kind: str, members: int) -> tuple[np.ndarray, 
 
 def constraints_of(system: openmm.System) -> tuple[np.ndarray, np.ndarray]:
     """Return the particles of all constraints, shape (C, 2), and their distances in nm."""
-    method = _bare(system, "getConstraintParameters")
+    method = bare(system, "getConstraintParameters")
     rows = [method(k) for k in range(system.getNumConstraints())]
     pairs = np.array([row[:2] for row in rows], dtype=np.int64).reshape(-1, 2)
     return pairs, np.array([row[2] for row in rows], dtype=np.float64)
@@ -47,10 +47,10 @@ def constraints_of(system: openmm.System) -> tuple[np.ndarray, np.ndarray]:
 
 def masses_of(system: openmm.System) -> np.ndarray:
     """Return the masses of all particles in Da."""
-    return np.array(list(map(_bare(system, "getParticleMass"), range(system.getNumParticles()))))
+    return np.array(list(map(bare(system, "getParticleMass"), range(system.getNumParticles()))))
 
 
-def _bare(owner: openmm.Force | openmm.System, method: str) -> Callable[[int], Any]:
+def bare(owner: openmm.Force | openmm.System, method: str) -> Callable[[int], Any]:
     """Return a method of OpenMM's without the units that Python adds to each number, which take most of the time."""
     function = getattr(openmm._openmm, f"{type(owner).__name__}_{method}", None)
     if function is not None:
