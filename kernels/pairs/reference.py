@@ -12,8 +12,8 @@ from ..neighbors.reference import FARTHEST
 from ..table_checks import check_positions
 from .forms import FORMS, NEEDED, NONBONDED, SETTINGS
 
-MOST_FORCE, MOST_ENERGY = 1e9, 3.4e38
-"""Of a pair: the largest force, and the energy beyond which float32 has no number for it, so that the pair adds nothing."""
+MOST_FORCE, MOST_ENERGY = 1e9, 1e30
+"""Of a pair: the largest force, and the energy beyond which it adds nothing, so that float32 has a number for the sum of many."""
 
 
 def pairs(

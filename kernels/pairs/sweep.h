@@ -23,7 +23,7 @@ constexpr int64_t ATOMS_PER_TASK = 1024;
 constexpr int ROWS_PER_SUM = 16;  // as many may be added up in float32
 constexpr int RECORD = 8;         // x, y, z, -, and three parameters
 constexpr int VIRIAL = 6;
-constexpr float MOST_FORCE = 1e9f, MOST_ENERGY = 3.4e38f;  // of a pair: beyond, its atoms are in one place
+constexpr float MOST_FORCE = 1e9f, MOST_ENERGY = 1e30f;  // of a pair: beyond, its atoms are in one place; many may be added
 
 struct List {
     int64_t n_atoms;
