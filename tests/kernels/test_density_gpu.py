@@ -159,7 +159,8 @@ def test_atoms_that_reach_no_voxel(periodic, poisoned):
     scene.positions[0] = scene.origin + scene.matrix @ corner
     scene.positions[1] = scene.origin + scene.matrix @ (corner - 8.0)
     scene.positions[2] = scene.origin + scene.matrix @ torch.tensor([2.1, 1.1, 3.0], dtype=torch.float64)
-    assert_similarity_right(scene, CROSS_CORRELATION)
+    # The exponents of such steep Gaussians are rounded twelve times as coarsely.
+    assert_similarity_right(scene, CROSS_CORRELATION, 12)
 
 
 def test_a_thousand_cells_away_is_the_same_as_here():
@@ -175,7 +176,8 @@ def test_a_thousand_cells_away_is_the_same_as_here():
 def test_one_atom_far_from_the_edges_and_rows_of_a_multiple_of_four():
     cutoff = 2.5 if ON_GPU else 1.6
     scene = Scene(shape=(9, 10, 12), n_atoms=1, awkward=False, reach=-0.4, cutoff=cutoff).correlated()
-    assert_right(scene)
+    # Of one atom alone, what lies on its two sides cancels in part.
+    assert_right(scene, tolerance=3)
 
 
 def test_more_candidates_than_the_buffer_holds(monkeypatch):
