@@ -207,7 +207,7 @@ def check_order(model: str | None, density_map: str | None) -> None:
     is_model = second in MODELS or (not second and is_structure_name(density_map))
     if is_map and is_model:
         raise InputError(
-            f"it is a density map, and {density_map} a model: they are given in each other's place",
+            f"it is a density map, and {density_map} a model: they are swapped",
             source=model,
             remedy="give the model first, then the map",
         )

@@ -47,7 +47,7 @@ def check_asked(options: FitOptions) -> None:
     for name in ("strength", "final_strength"):
         if files.half_map and getattr(options.course, name) is not None:
             raise InputError(
-                "is what the half maps are to find",
+                "is what half maps are used to find",
                 argument=name,
                 remedy=f"leave out {as_argument(name)} or {as_argument('half_map')}",
             )
@@ -81,7 +81,7 @@ def _check_complete(options: FitOptions) -> None:
         check_given_file(options.files.map, "give the path of a map or an MTZ file")
     if missing:
         raise InputError(
-            "is needed, and was not given",
+            "is required",
             argument=missing[0],
             remedy="give MODEL, MAP, --resolution and --output (or --resume DIR alone)",
         )

@@ -141,7 +141,7 @@ def read_command(
     for path in [*paths, *map(str, others(options))]:
         if path not in digests:
             raise InputError(
-                f"it is not one of the files with which the fit began, by {folder / COMMAND}, so that it cannot be resumed",
+                f"it is not one of the files that the fit began with, by {folder / COMMAND}, so that it cannot be resumed",
                 source=path,
                 remedy="start the fit again",
             )

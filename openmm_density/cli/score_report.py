@@ -251,7 +251,7 @@ def _overall_warnings(
     outside = float(np.isnan(values).mean())
     if outside > LARGEST_PART_OUTSIDE:
         sentences.append(
-            f"{outside:.0%} of the atoms are outside the map: is the model where its density is?"
+            f"{outside:.0%} of the atoms are outside the map: check that the model is in its density."
         )
     explained = any(finding.check in _EXPLAINING for finding in checks.findings)
     if cc < LOW_CORRELATION and not explained:

@@ -72,7 +72,7 @@ def _check(options: argparse.Namespace, output: Path) -> None:
         _check_of_amplitudes(options, output)
     else:
         if options.voxel_size is None:
-            raise InputError("is needed for a map, and was not given", argument="voxel_size", remedy="give Å")
+            raise InputError("is required for a map", argument="voxel_size", remedy="give Å")
         checked_length(options.voxel_size, "voxel_size", zero=False)
         checked_length(options.margin, "margin")
         check_can_be_written(output)
@@ -94,7 +94,7 @@ def _check_of_amplitudes(options: argparse.Namespace, output: Path) -> None:
     check_output_folder(output)
     if not (math.isfinite(options.noise) and options.noise >= 0):
         raise InputError(
-            "must be 0 or more", argument="noise", found=options.noise, remedy="give such as 0.1"
+            "must be 0 or more", argument="noise", found=options.noise, remedy="give a number such as 0.1"
         )
 
 

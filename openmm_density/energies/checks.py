@@ -72,7 +72,7 @@ def check_unit(bonds: np.ndarray, positions: np.ndarray) -> None:
     if not len(bonds):
         return
     median = float(np.median(np.linalg.norm(positions[bonds[:, 0]] - positions[bonds[:, 1]], axis=1)))
-    # Atoms that are all in one place are in no unit.
+    # Atoms that are all at one point are in no unit.
     if 0 < median < _SHORTEST_BONDS:
         raise InputError(
             f"look like nm, as half of the bonds are shorter than {median:.2f} Å",

@@ -70,7 +70,7 @@ class EnsembleFit:
                 "must be a whole number, 1 or more",
                 argument="replicas",
                 found=replicas,
-                remedy="give such as 4",
+                remedy="give a number such as 4",
             )
         if replicas > MOST_REPLICAS:
             raise InputError(

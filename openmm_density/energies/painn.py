@@ -252,7 +252,7 @@ def _indices(particles: Sequence[int] | None, n_atoms: int) -> Tensor:
             "must be indices of particles, whole numbers from 0",
             argument="particles",
             found=type(others[0]).__name__,
-            remedy="give such as [atom.index for atom in residue.atoms()]",
+            remedy="give a list such as [atom.index for atom in residue.atoms()]",
         )
     found = torch.tensor([int(particle) for particle in given], dtype=torch.int64)
     negative = found[found < 0].tolist()

@@ -33,7 +33,7 @@ def checked_weights(weights: object, replicas: int) -> np.ndarray:
         )
     if abs(found.sum() - 1) > 1e-6:
         raise InputError(
-            "must sum up to 1",
+            "must add up to 1",
             argument="replica_weights",
             found=f"{found.sum():g}",
             remedy="give parts of their sum",

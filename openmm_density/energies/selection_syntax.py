@@ -33,5 +33,5 @@ def selection_error(atoms: str, error: Exception) -> InputError:
         f'must be "heavy", "all" or an mdtraj selection{hint} ({shorten(reason, 200, placeholder=" …")})',
         argument="atoms",
         found=f'"{atoms}"',
-        remedy='give such as "chainid 0 and name CA"',
+        remedy='give a selection such as "chainid 0 and name CA"',
     )

@@ -128,7 +128,7 @@ class RunFolder:
             raise InputError(
                 f"the state cannot be written ({error.strerror or error})",
                 source=self.path,
-                remedy="make room, and resume the fit",
+                remedy="free some disk space, and resume the fit",
             ) from None
         beside = beside or HelperProcesses()
         lasting, *others = (beside.shared(each) for each in (topology, b_factors, header))
@@ -249,7 +249,7 @@ class Trajectory:
             raise InputError(
                 f"the trajectory cannot be written ({error.strerror or error})",
                 source=self._path,
-                remedy="make room, and resume the fit",
+                remedy="free some disk space, and resume the fit",
             ) from None
 
     def _append(self, positions: np.ndarray) -> None:

@@ -59,9 +59,7 @@ def check_start(model: Model, fit_map: FitMap) -> None:
     check_finite_positions(model.positions, model.topology)
     kinds = ((residue_kind(residue), len(residue)) for residue in model.topology.residues())
     if all(kind == "water" or (kind == "other" and size == 1) for kind, size in kinds):
-        raise InputError(
-            "it holds no atoms but those of water and ions", source=model.path, remedy="give a molecule"
-        )
+        raise InputError("it holds only water and ions", source=model.path, remedy="give a molecule")
     check_resolution(density_map, fit_map.resolution)
 
 

@@ -281,7 +281,9 @@ class FitRun:
         if state.positions.shape != self._prepared.positions.shape or state.stage > len(
             self._protocol.stages
         ):
-            raise InputError("its state is not one of this fit", source=folder.path, remedy="start it anew")
+            raise InputError(
+                "its state is not one of this fit", source=folder.path, remedy="start the fit again"
+            )
         check_same_potentials(state.ligands, self.engine.ligands.placed, folder.path)
 
     def _blown_up(self, when: str) -> SimulationError:

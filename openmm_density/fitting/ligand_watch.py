@@ -177,11 +177,11 @@ def check_same_potentials(
             raise InputError(
                 f"the fit began with another potential of {known['label']}",
                 source=folder,
-                remedy=f"give {known['path'] or 'that'}, or start it anew",
+                remedy=f"give {known['path'] or 'that'}, or start the fit again",
             )
     if len(states) != len(placed):
         raise InputError(
             f"the fit began with {len(states)} ligands that have a potential, not {len(placed)}",
             source=folder,
-            remedy="start it anew",
+            remedy="start the fit again",
         )

@@ -82,7 +82,7 @@ def check_place(model: Model, place: str) -> None:
         )
     if len(heavy) > 1 and not np.ptp(heavy, axis=0).any():
         raise InputError(
-            f"its {len(heavy)} heavy atoms are all in one place", source=model.path, remedy="give a model"
+            f"its {len(heavy)} heavy atoms are all at one point", source=model.path, remedy="give a model"
         )
 
 

@@ -273,7 +273,7 @@ class DensityMap:
         least = np.maximum(np.ceil(size * self.voxel_size / wanted - 1e-6), 1)
         if not math.prod(least.tolist()) <= MOST_VOXELS:
             raise InputError(
-                f"makes {' × '.join(f'{n:g}' for n in least)} voxels of this map, more than memory should hold",
+                f"makes {' × '.join(f'{n:g}' for n in least)} voxels of this map, more than fits in memory",
                 argument="voxel_size",
                 found=str(voxel_size),
                 remedy="give a larger one in Å",
@@ -300,14 +300,14 @@ class DensityMap:
         Raises
         ------
         InputError
-            If it is no length, or so large that the map with all that it is blurred into is more than memory should hold.
+            If it is no length, or so large that the map with all that it is blurred into is more than fits in memory.
         """
         sigma = checked_length(sigma, "sigma")
         reach = index_reach(self.matrix, 5 * sigma)[::-1]
         widths = np.zeros_like(reach) if self.periodic else reach
         if np.prod(self.shape + 2.0 * widths) > MOST_VOXELS:
             raise InputError(
-                f"blurs a map of {' × '.join(map(str, self.size))} voxels into more than memory should hold",
+                f"blurs a map of {' × '.join(map(str, self.size))} voxels into more than fits in memory",
                 argument="sigma",
                 found=sigma,
                 remedy="give a smaller one in Å",
@@ -350,7 +350,7 @@ class DensityMap:
         if given.shape == () and steps.max() > 1.01 * steps.min():
             sizes = " × ".join(f"{step:.4g}" for step in steps)
             raise InputError(
-                "is one number for voxels that are no cubes",
+                "is one number for voxels that are not cubes",
                 argument="voxel_size",
                 found=f"{voxel_size} where the map has {sizes} Å",
                 remedy="give three, for x, y and z",
@@ -474,7 +474,7 @@ class DensityMap:
         Raises
         ------
         InputError
-            If arguments disagree or make no sense, or the voxels are larger than the resolution, or more than memory should hold.
+            If arguments disagree or make no sense, or the voxels are larger than the resolution, or more than fits in memory.
         """
         check_noise(noise, seed)
         positions = checked_positions(positions, topology=topology)

@@ -92,7 +92,7 @@ def index_reach(matrix: np.ndarray, radius: float) -> np.ndarray:
     reach = np.ceil(radius * np.linalg.norm(np.linalg.inv(matrix), axis=1))
     if not (reach <= MOST_VOXELS).all():
         raise InputError(
-            f"a radius of {radius:g} Å reaches over {reach.max():g} voxels, more than memory should hold",
+            f"a radius of {radius:g} Å reaches over {reach.max():g} voxels, more than fits in memory",
             remedy="give a smaller one in Å",
         )
     return reach.astype(int)
@@ -119,11 +119,11 @@ def index_box(
 
 
 def check_span(size: np.ndarray, most: int = MOST_VOXELS) -> None:
-    """Raise InputError where a box of this many grid points, shape (3,), is more than memory should hold."""
+    """Raise InputError where a box of this many grid points, shape (3,), is more than fits in memory."""
     # What is infinite, or no number, is not less.
     if not math.prod(map(float, size)) <= most:
         raise InputError(
-            f"positions and margin span {' × '.join(f'{n:g}' for n in size)} voxels, more than memory should hold",
+            f"positions and margin span {' × '.join(f'{n:g}' for n in size)} voxels, more than fits in memory",
             remedy="check that the coordinates are in Å, that no atom has flown off, and that the voxels are not too small",
         )
 

@@ -39,7 +39,7 @@ def check_half_maps(first: DensityMap, second: DensityMap) -> None:
     correlation = 1.0 if np.array_equal(first.data, second.data) else _correlation(first.data, second.data)
     if correlation > SAME:
         raise InputError(
-            f"the two half maps are one map (their voxels correlate by {correlation:.6f}), so that neither can test the other",
+            f"the two half maps are the same map (their voxels correlate by {correlation:.6f}), so neither can test the other",
             remedy="give the two halves of one reconstruction",
         )
 
@@ -51,14 +51,14 @@ def check_halves_of_map(
     for which, half in (("first", first), ("second", second)):
         if is_same_map(half, density_map):
             raise InputError(
-                f"the {which} half map is the map itself, which both halves are in, so that it tests nothing",
+                f"the {which} half map is the map itself, which contains both halves, so that it tests nothing",
                 remedy="give the two halves of the reconstruction that the map is of",
             )
     mean = replace(first, data=(first.data + second.data) / 2)
     agreement = agreement_in_either(mean, density_map, resolution) or 0.0
     if agreement < LEAST_AGREEMENT:
         raise InputError(
-            f"the half maps are not those of the map: their mean must correlate with it by {LEAST_AGREEMENT} or more",
+            f"the half maps do not belong to the map: their mean must correlate with it by {LEAST_AGREEMENT} or more",
             found=f"{agreement:.2f}",
             remedy="give the two halves of the reconstruction that the map is of, in the same place",
         )

@@ -111,7 +111,7 @@ _REMEDY = (
 def check_free_map(free_map: DensityMap, density_map: DensityMap, resolution: float) -> str | None:
     """Refuse a free map that cannot test what is fitted into a map (resolution in Å); return a sentence where it is doubtful."""
     if is_same_map(free_map, density_map):
-        raise InputError("the free map is the map that is fitted into, and not free", remedy=_REMEDY)
+        raise InputError("the free map is the very map that is fitted into", remedy=_REMEDY)
     agreement = agreement_inside(free_map, density_map, resolution)
     if agreement is None:
         raise InputError(
@@ -125,7 +125,7 @@ def check_free_map(free_map: DensityMap, density_map: DensityMap, resolution: fl
         )
     if agreement < REFUSED:
         raise InputError(
-            f"the free map is not of what the map is of, or not in its place: inside the map's density they must correlate by "
+            f"the free map does not show what the map shows, or lies elsewhere: inside the map's density they must correlate by "
             f"{REFUSED} or more",
             found=f"{agreement:.2f}",
             remedy=_REMEDY,

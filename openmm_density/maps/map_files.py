@@ -109,7 +109,7 @@ def _check_place(voxels: PlacedVoxels, path: Path) -> None:
     low, high = POSSIBLE_VOXELS
     if not ((low <= sides) & (sides <= high)).all():
         raise InputError(
-            f"its voxels must measure {low:g} to {high:g} Å, as those of any map of molecules",
+            f"its voxels must measure {low:g} to {high:g} Å, as in any map of a molecule",
             source=path,
             found=f"{' × '.join(f'{side:g}' for side in sides)} Å",
             remedy="correct the voxel size in the header",
@@ -147,7 +147,7 @@ def _mrc_grid(path: Path, header: np.recarray) -> tuple[list[int], np.ndarray, g
         )
     if not (np.isfinite(angles).all() and (angles > 0).all() and (angles < 180).all()):
         raise InputError(
-            "the cell angles are not angles of a cell",
+            "the cell angles are impossible",
             source=path,
             found=angles.tolist(),
             remedy="correct the header",

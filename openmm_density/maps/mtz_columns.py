@@ -49,7 +49,9 @@ def types_of(mtz: gemmi.Mtz, path: Path) -> dict[str, str]:
         return {column.label: column.type for column in mtz.columns}
     except (RuntimeError, ValueError, TypeError):
         raise InputError(
-            "the labels of its columns are no text", source=path, remedy="download it again, as it is damaged"
+            "the labels of its columns are not text",
+            source=path,
+            remedy="download it again, as it is damaged",
         ) from None
 
 
@@ -76,7 +78,7 @@ def measured_columns(mtz: gemmi.Mtz, path: Path, chosen: Sequence[str] | None = 
             "must be two labels, of amplitudes or intensities and of their standard deviations",
             argument="amplitudes",
             found=repr(chosen),
-            remedy="give such as FP,SIGFP",
+            remedy="give labels such as FP,SIGFP",
         )
     value, deviation = chosen
     deviation_type, intensities = KINDS.get(types.get(value, ""), ("", False))

@@ -132,7 +132,7 @@ def _labels(mtz: gemmi.Mtz, columns: tuple[str, str] | None, path: Path) -> tupl
         types = {column.label: column.type for column in mtz.columns}
     except (RuntimeError, ValueError, TypeError):
         raise InputError(
-            "the labels of its columns are no text",
+            "the labels of its columns are not text",
             source=path,
             remedy=_DAMAGED,
         ) from None
@@ -183,7 +183,7 @@ def check_reflections(mtz: gemmi.Mtz, path: Path) -> None:
     indices = np.array(mtz, copy=False)[:, :3]
     if not (np.isfinite(indices).all() and (indices == np.rint(indices)).all()):
         raise InputError(
-            "it has Miller indices that are no whole numbers",
+            "it has Miller indices that are not whole numbers",
             source=path,
             remedy=_DAMAGED,
         )
@@ -215,7 +215,7 @@ def check_reflections(mtz: gemmi.Mtz, path: Path) -> None:
     known = MOST_POINTS_PER_REFLECTION * mtz.nreflections * len(list(mtz.spacegroup.operations()))
     if not 0 < points <= min(max(known, HARMLESS_POINTS), MOST_VOXELS):
         raise InputError(
-            f"its {mtz.nreflections} reflections span a grid of {points} points, of which they cannot tell",
+            f"its {mtz.nreflections} reflections span a grid of {points} points, which they cannot determine",
             source=path,
             remedy=_DAMAGED,
         )

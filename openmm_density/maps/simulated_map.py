@@ -32,7 +32,7 @@ def empty_grid(
     coarsest = model.resolution / 2
     if step > model.resolution * _ROUNDING:
         raise InputError(
-            f"must not be larger than the resolution of {model.resolution:g} Å, of which nothing would be left in the map",
+            f"must not be larger than the resolution of {model.resolution:g} Å, as nothing of it would be left in the map",
             argument="voxel_size",
             found=step,
             remedy=f"give at most {coarsest:g}",
@@ -74,7 +74,7 @@ def check_noise(noise: float, seed: int) -> None:
             "must be a fraction of the density's standard deviation, 0 or more",
             argument="noise",
             found=noise,
-            remedy="give such as 0.1",
+            remedy="give a number such as 0.1",
         )
     if seed < 0:
         raise InputError("must be 0 or more", argument="seed", found=seed, remedy="give a whole number")

@@ -291,7 +291,7 @@ def _check_crowding(model: Model) -> None:
         raise InputError(
             f"atom {atom} has {neighbours[crowded]} others within {NEAR:g} Å, more than there is room for",
             source=model.path,
-            remedy="correct the coordinates, which are in Å, or leave one of the models that lie on one another",
+            remedy="correct the coordinates, which are in Å, or keep only one of the models that lie on top of each other",
         )
 
 

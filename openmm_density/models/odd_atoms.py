@@ -75,7 +75,7 @@ def check_occupancies(model: Model) -> None:
     ]
     if over:
         raise InputError(
-            "occupancies of an atom's conformers must sum up to 1 at most",
+            "occupancies of an atom's conformers must add up to 1 at most",
             source=model.path,
             found=listing(over, SHOWN),
             remedy="correct these in the model",

@@ -52,7 +52,7 @@ def with_predicted_errors(model: Model, path: str | os.PathLike[str]) -> Model:
     """
     if model.confidence is None:
         raise InputError(
-            "is for predictions, and the model is none",
+            "is only for predictions, and this model is not one",
             argument="pae",
             source=model.path,
             remedy="leave it out, or say that it is one",

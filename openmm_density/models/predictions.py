@@ -53,7 +53,7 @@ def trimmed(model: Model, structure: gemmi.Structure, least: float) -> None:
     plddt = residue_confidence(model)
     if plddt is None:
         raise InputError(
-            "is for predictions, and this model is none",
+            "is only for predictions, and this model is not one",
             argument="trim",
             source=model.path,
             remedy=f"leave it out, or say {as_argument('predicted', 'yes')}",

@@ -29,7 +29,7 @@ def structure_format(path: str | os.PathLike[str]) -> str:
     """Return "PDB" or "mmCIF": what a model's file is by its content, and where that does not tell, by its name."""
     if not is_structure_name(path):
         raise InputError(
-            "the ending is none of .pdb, .ent, .cif, .mmcif (or one of these and .gz)",
+            "its name does not end in .pdb, .ent, .cif, .mmcif (or one of these and .gz)",
             source=path,
             remedy="give a model in PDB or mmCIF format",
         )

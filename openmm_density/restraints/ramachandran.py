@@ -113,7 +113,7 @@ class RamachandranRestraint(Restraint):
             return self._custom_force()
         if self.periodic:
             raise InputError(
-                "is for residues whose atoms are in one molecule, which no box parts",
+                "is for residues whose atoms are in one molecule, which no box boundary splits",
                 argument="backend",
                 remedy=f"leave it or {as_argument('periodic')} out",
             )

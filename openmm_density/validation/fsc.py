@@ -123,9 +123,9 @@ def shell_correlation(first: np.ndarray, second: np.ndarray, matrix: np.ndarray)
     """
     if first.shape != second.shape:
         raise InputError(
-            "the two densities must be on one grid",
+            "the two densities must be on the same grid",
             found=f"shapes {first.shape} and {second.shape}",
-            remedy="give two of one grid",
+            remedy="give two on the same grid",
         )
     size = np.array(first.shape[::-1])
     reciprocal = np.linalg.inv(matrix)

@@ -109,7 +109,7 @@ def test_a_map_for_a_model_and_a_model_for_a_map_are_named(tmp_path, cif, refine
     ):
         read_model(tmp_path / "data.cif")
     for model, density_map in ((MRC, PDB), (tmp_path / "map.pdb", tmp_path / "model.mrc")):
-        with pytest.raises(InputError, match="a model: they are given in each other's place"):
+        with pytest.raises(InputError, match="a model: they are swapped"):
             check_files([str(model)], [str(density_map)])
     # Each in its own place, whatever its name.
     check_files([str(PDB)], [str(MRC)])

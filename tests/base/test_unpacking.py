@@ -1,4 +1,4 @@
-"""Files that unpack to more than memory should hold."""
+"""Files that unpack to more than fits in memory."""
 
 import gzip
 import io

@@ -120,7 +120,7 @@ def test_the_force_field_of_a_resumed_fit_is_the_one_that_it_began_with(somebody
     (xml.parent / "more.xml").write_text("<ForceField/>")
     for path in ("model.pdb", "target.mrc"):
         assert run("fit", "--resume", output) == 2
-        assert f"{path}: it is not one of the files with which the fit began" in capsys.readouterr().err
+        assert f"{path}: it is not one of the files that the fit began with" in capsys.readouterr().err
         written = json.loads((output / "unfinished" / "command.json").read_text())
         held = written["options"]["model" if path == "model.pdb" else "map"]
         written["sha256"][held] = hashlib.sha256(Path(held).read_bytes()).hexdigest()

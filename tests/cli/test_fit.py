@@ -169,7 +169,7 @@ def test_one_map_is_no_pair_of_half_maps(small, tmp_path, capsys):
     assert run(*arguments, "--output", tmp_path / "out", *halves) == 2
     message = capsys.readouterr().err
     assert (
-        message.startswith("openmm-density fit: error: the two half maps are one map")
+        message.startswith("openmm-density fit: error: the two half maps are the same map")
         and message.count("\n") == 1
     )
     assert not (tmp_path / "out").exists()

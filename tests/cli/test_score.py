@@ -159,7 +159,7 @@ def test_a_table_one_of_conformers_that_are_more_than_one_and_of_another_crystal
     table = ("--table1", tmp_path / "table1.md")
     arguments = (tmp_path / "sum.pdb", folder / "3pqr.ccp4.gz", "--resolution", 2.85)
     assert run("score", *arguments, *table) == 2
-    assert "occupancies of an atom's conformers must sum up to 1 at most, found " in capsys.readouterr().err
+    assert "occupancies of an atom's conformers must add up to 1 at most, found " in capsys.readouterr().err
     folder = small_data / "xray_1g8a_P21"
     text = (folder / "1G8A_refined.pdb").read_text()
     cell = next(line for line in text.splitlines() if line.startswith("CRYST1"))

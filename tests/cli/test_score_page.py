@@ -123,7 +123,7 @@ def test_what_are_no_half_maps_writes_no_page(folder, tmp_path, scored, halves):
     replace(other, origin=other.origin + 0.5).write(tmp_path / "moved.mrc")
     for given, sentence in (
         ([first], "--half-map must be given twice, found 1 of them"),
-        ([first, first], "are one map"),
+        ([first, first], "are the same map"),
         ([first, tmp_path / "moved.mrc"], "halves of one reconstruction"),
         ([first, tmp_path / "none.mrc"], "there is no such file"),
     ):

@@ -188,7 +188,7 @@ def test_what_cannot_be_is_refused(fit, model, density_map, shaken):
         EnsembleFit(fit, 65)
     for weights, problem in (
         ([1.0], "one for each"),
-        ([0.7, 0.7], "sum up to 1"),
+        ([0.7, 0.7], "add up to 1"),
         ([1.5, -0.5], "0 or more"),
     ):
         with pytest.raises(InputError, match=problem):

@@ -286,6 +286,6 @@ def test_a_folder_that_cannot_be_made(tmp_path):
 def test_a_full_disk_is_told_of(topology):
     with (
         Trajectory("/dev/full", topology, 0.004, 10, 0) as trajectory,
-        pytest.raises(InputError, match="make room"),
+        pytest.raises(InputError, match="free some disk space"),
     ):
         trajectory.add(np.zeros((ATOMS, 3)), None)

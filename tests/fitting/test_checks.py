@@ -55,7 +55,7 @@ def test_a_start_is_a_molecule_in_a_map_that_can_hold_its_resolution():
     density_map = DensityMap(np.zeros((20, 20, 20), dtype=np.float32), np.diag([1.5, 1.5, 1.5]), np.zeros(3))
     molecule = model_of(GLYCINE, WATER)
     check_start(molecule, FitMap(density_map, 5.0))
-    with pytest.raises(InputError, match=r"some\.pdb: it holds no atoms but those of water and ions"):
+    with pytest.raises(InputError, match=r"some\.pdb: it holds only water and ions"):
         check_start(model_of(WATER, ION), FitMap(density_map, 5.0))
     nowhere = model_of(GLYCINE)
     nowhere.positions[1, 2] = np.nan

@@ -69,7 +69,7 @@ def test_what_is_done_beside_a_scan_ends_with_it(parts, monkeypatch):
 
 def test_what_cannot_be_scanned(parts):
     model, halves = parts
-    with pytest.raises(InputError, match="are one map"):
+    with pytest.raises(InputError, match="are the same map"):
         scan_strengths(model, (halves[0], replace(halves[0], data=2 * halves[0].data)), RESOLUTION, PROTOCOL)
     other = replace(halves[1], data=halves[1].data[1:])
     with pytest.raises(InputError, match="halves of one reconstruction"):

@@ -46,19 +46,22 @@ def test_they_are_corrected_as_the_map_is(maps):
 @pytest.mark.parametrize(
     "spoiled, said",
     [
-        (lambda whole, first, second: {"free_map": whole}, "the free map is the map that is fitted into"),
+        (
+            lambda whole, first, second: {"free_map": whole},
+            "the free map is the very map that is fitted into",
+        ),
         (
             lambda whole, first, second: {"free_map": second.inverted()},
             "contrast of the free map is inverted",
         ),
         (lambda whole, first, second: {"half_maps": [first]}, "half_maps must be two.* found 1 of them"),
-        (lambda whole, first, second: {"half_maps": [first, first]}, "the two half maps are one map"),
+        (lambda whole, first, second: {"half_maps": [first, first]}, "the two half maps are the same map"),
         (lambda whole, first, second: {"half_maps": [first, whole]}, "the second half map is the map itself"),
         (
             lambda whole, *halves: {
                 "half_maps": [replace(each, data=each.data[::-1].copy()) for each in halves]
             },
-            "not those of the map",
+            "do not belong to the map",
         ),
     ],
 )

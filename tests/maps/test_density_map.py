@@ -230,7 +230,7 @@ def test_what_memory_cannot_hold_is_refused_before_it_is_taken(method, size, per
         np.testing.assert_allclose(smooth, density_map.data.mean(), rtol=1e-3)
         return
     arguments = {"resample": (1 / size,), "gaussian_filter": (size,)}.get(method, (place, size))
-    with pytest.raises(InputError, match="more than memory should hold"):
+    with pytest.raises(InputError, match="more than fits in memory"):
         getattr(density_map, method)(*arguments)
 
 

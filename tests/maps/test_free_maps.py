@@ -99,8 +99,8 @@ def test_another_molecule_is_refused(whole, tmp_path):
 @pytest.mark.parametrize(
     "spoiled, said",
     [
-        (lambda free: shifted(free, 8, 6, 0), "not of what the map is of, or not in its place"),
-        (lambda free: replace(free, data=free.data[:, :, ::-1].copy()), "not of what the map is of"),
+        (lambda free: shifted(free, 8, 6, 0), "does not show what the map shows, or lies elsewhere"),
+        (lambda free: replace(free, data=free.data[:, :, ::-1].copy()), "does not show what the map shows"),
         (lambda free: shifted(free, 500, 0, 0), "has no density where the map has it"),
         (lambda free: replace(free, data=np.full(free.shape, 0.5)), "has no density where the map has it"),
         (lambda free: free.inverted(), r"contrast of the free map is inverted .*correlate by -0\.9"),
@@ -129,6 +129,6 @@ def test_the_map_itself_is_not_free(half_maps, whole):
     ]
     for each in same:
         assert is_same_map(each, fitted)
-        with pytest.raises(InputError, match="is the map that is fitted into, and not free"):
+        with pytest.raises(InputError, match="is the very map that is fitted into"):
             check_free_map(each, fitted, RESOLUTION)
     assert not is_same_map(other, fitted) and not is_same_map(whole, fitted)

@@ -158,7 +158,7 @@ class TestSimulate:
         monkeypatch.setattr(ModelDensity, "on_grid", None)
         tracemalloc.start()
         try:
-            with pytest.raises(InputError, match="more than memory should hold"):
+            with pytest.raises(InputError, match="more than fits in memory"):
                 DensityMap.simulate(chain_of("C", "O", "S"), self.POSITIONS * 10, **arguments)
             _, peak = tracemalloc.get_traced_memory()
         finally:
@@ -190,7 +190,7 @@ class TestSimulate:
             ({"positions": np.full((3, 3), np.nan)}, "NaN"),
             ({"positions": np.diag([0, 1e5, 1e5])}, "coordinates"),
             ({"topology": chain_of("C", "O", "Es")}, "form factor"),
-            ({"topology": chain_of(None, None, None)}, "no atom with an element"),
+            ({"topology": chain_of(None, None, None)}, "no atoms with an element"),
             ({"like": DensityMap(np.zeros((2, 2, 2)), np.eye(3), np.zeros(3))}, "like"),
         ],
     )

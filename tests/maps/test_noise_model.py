@@ -61,5 +61,5 @@ def test_more_noise_asks_for_less_strength(halves):
 
 
 def test_what_is_no_pair_of_halves_is_refused(halves):
-    with pytest.raises(InputError, match="are one map"):
+    with pytest.raises(InputError, match="are the same map"):
         NoiseModel.from_half_maps(halves[0], halves[0], 4.0)

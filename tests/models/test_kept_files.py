@@ -358,7 +358,7 @@ def test_conformers_of_two_chains_with_one_id_are_not_added_up(tmp_path: Path) -
         return read_model(written(tmp_path / "same.pdb", lines))
 
     check_occupancies(two_chains(0.5))
-    with pytest.raises(InputError, match=r"must sum up to 1 at most, found A 1 OG 1\.20"):
+    with pytest.raises(InputError, match=r"must add up to 1 at most, found A 1 OG 1\.20"):
         check_occupancies(two_chains(0.6))
 
 

@@ -141,7 +141,7 @@ def test_a_file_of_a_gigabyte_is_refused_unread(tmp_path: Path, model: Model) ->
 
 
 def test_errors_are_of_predictions(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is for predictions"):
+    with pytest.raises(InputError, match="is only for predictions"):
         with_predicted_errors(read_model(ADK_OPEN), _written(tmp_path, "boltz", _matrix()))
 
 

@@ -220,7 +220,7 @@ def test_a_dictionary_tells_of_its_residue(tmp_path: Path) -> None:
 def test_errors(peptide: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
     with pytest.raises(
-        InputError, match=r"it is no monomer library, as it has no list/mon_lib_list.cif: give"
+        InputError, match=r"it is not a monomer library: it has no list/mon_lib_list.cif: give"
     ):
         IdealGeometryRestraint(peptide.topology, peptide.positions)
     monkeypatch.delenv(FOLDER_VARIABLE)

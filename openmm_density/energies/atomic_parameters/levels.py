@@ -147,7 +147,7 @@ def checked_atoms(indices: Any, n_atoms: int, argument: str) -> np.ndarray:
             "must hold lists of atoms' indices",
             argument=argument,
             found=repr(indices),
-            remedy="give such as [[0, 1, 2]]",
+            remedy="give a list such as [[0, 1, 2]]",
         )
     if found.min() < 0 or found.max() >= n_atoms:
         raise InputError(

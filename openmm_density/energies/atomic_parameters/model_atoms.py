@@ -76,7 +76,8 @@ class ModelAtoms:
         )
         if not len(scattering):
             raise InputError(
-                "the model has no atom with an element but hydrogens", remedy="give a model that has some"
+                "the model has no atoms with an element, apart from hydrogens",
+                remedy="give a model that has some",
             )
         place = np.full(count, -1)
         place[scattering] = np.arange(len(scattering))
@@ -167,7 +168,7 @@ def checked_bounds(bounds: Sequence[float]) -> tuple[float, float]:
             "must be two positive B factors in Å², the lesser first",
             argument="bounds",
             found=repr(bounds),
-            remedy="give such as (1, 500)",
+            remedy="give a pair such as (1, 500)",
         )
     return low, high
 

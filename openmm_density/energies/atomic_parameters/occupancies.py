@@ -164,7 +164,7 @@ class OccupancyRefinement:
         empty = [name for name, each in zip(self.groups, members) if not len(each)]
         if empty:
             raise InputError(
-                "must each hold an atom that is no hydrogen",
+                "must each hold an atom other than hydrogen",
                 argument="groups",
                 found=f'"{empty[0]}"',
                 remedy="leave it out",
@@ -275,7 +275,7 @@ def _numbered(alternatives: Sequence[Sequence[str | int]], names: list[str]) -> 
                     "must hold names or numbers of groups",
                     argument="alternatives",
                     found=repr(group),
-                    remedy=f"give such as {names[:2]}",
+                    remedy=f"give some, such as {names[:2]}",
                 )
             numbers.append(number)
         found.append(np.array(numbers))
@@ -285,6 +285,6 @@ def _numbered(alternatives: Sequence[Sequence[str | int]], names: list[str]) -> 
             "must be sets of two or more groups, each group in one of them",
             argument="alternatives",
             found=repr([list(map(int, each)) for each in found]),
-            remedy="give such as [[0, 1]]",
+            remedy="give a list such as [[0, 1]]",
         )
     return found

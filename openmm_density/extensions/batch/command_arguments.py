@@ -136,22 +136,26 @@ def _absolute(value: Any) -> Any:
 
 def _check_complete(options: argparse.Namespace) -> None:
     if options.output is None:
-        raise InputError("is needed, and was not given", argument="output", remedy="give a folder")
+        raise InputError("is required", argument="output", remedy="give a folder")
     if options.table is not None:
         for name in ("model", "map", "free_map"):
             if getattr(options, name):
                 raise InputError(
-                    "says all models and maps", argument="table", remedy=f"leave {as_argument(name)} out"
+                    "already names all models and maps",
+                    argument="table",
+                    remedy=f"leave {as_argument(name)} out",
                 )
         if options.seeds != 1:
-            raise InputError("says all seeds", argument="table", remedy=f"leave {as_argument('seeds')} out")
+            raise InputError(
+                "already sets all seeds", argument="table", remedy=f"leave {as_argument('seeds')} out"
+            )
         return
     # Measured amplitudes have a resolution of their own.
     of_maps = () if options.map and all(map(is_mtz, options.map)) else ("resolution",)
     for name in ("model", "map", *of_maps):
         if not getattr(options, name):
             raise InputError(
-                "is needed, and was not given",
+                "is required",
                 argument=name,
                 remedy="give MODEL …, --map MAP … and --resolution, or --table FILE.csv",
             )

@@ -154,7 +154,7 @@ def consensus_of(
     """
     if len(models) < 2:
         raise InputError(
-            "a consensus takes two models at least", found=len(models), remedy="give more seeds or models"
+            "a consensus needs at least two models", found=len(models), remedy="give more seeds or models"
         )
     ranking = correlations
     if not isinstance(ranking, Ranking):

@@ -90,7 +90,7 @@ def _rows(path: Path) -> Iterator[dict[str, str]]:
             f"it cannot be read ({error.strerror})", source=path, remedy="give a CSV file"
         ) from None
     except (UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"it is no CSV file ({error})", source=path, remedy="give a CSV file") from None
+        raise InputError(f"it is not a CSV file ({error})", source=path, remedy="give a CSV file") from None
 
 
 def _job(
@@ -112,7 +112,7 @@ def _job(
         )
     name = row.get("name") or f"{number:0{_DIGITS}d}_{Path(row['model']).name.partition('.')[0]}"
     if "/" in name or name in (".", ".."):
-        raise InputError("its name must be that of a folder", found=f'"{name}"', remedy="leave out the slash")
+        raise InputError("its name must be a folder's name", found=f'"{name}"', remedy="leave out the slash")
     folder = Path(row.get("folder") or name)
     free = row.get("free_map")
     return Job(

@@ -88,7 +88,7 @@ def jobs_of(
     """
     for name, given in (("models", models), ("maps", maps), ("seeds", seeds)):
         if not len(given):
-            raise InputError("must name one at least", argument=name, remedy="give one")
+            raise InputError("must name at least one", argument=name, remedy="give one")
         twice = [each for each, count in Counter(map(str, given)).items() if count > 1]
         if twice:
             raise InputError(f"holds {twice[0]} twice", argument=name, remedy="give each once")
@@ -148,7 +148,7 @@ def check_jobs(jobs: Sequence[Job]) -> None:
     for job in jobs:
         if job.resolution is None and map_format(Path(job.map)) != "MTZ":
             raise InputError(
-                "is needed for a map, and was not given",
+                "is required for a map",
                 source=job.name,
                 argument="resolution",
                 remedy="give it; only the measured amplitudes of an MTZ file have one of their own",

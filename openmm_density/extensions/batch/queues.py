@@ -68,7 +68,7 @@ class QueueOptions:
         for name, example in (("cores", "8"), ("memory", '"16 GB"')):
             if name not in self.options:
                 raise InputError(
-                    f"{name} is needed, and is not there",
+                    f"{name} is required",
                     source=self.source,
                     remedy=f"add {name} = {example}",
                 )
@@ -135,7 +135,7 @@ def read_queue_options(system: str, path: str | Path | None) -> QueueOptions:
     """Return what the jobs of a batch system ask for, from a TOML file."""
     if path is None:
         raise InputError(
-            "is needed, and was not given",
+            "is required",
             argument="queue_options",
             remedy=f"give a TOML file with cores, memory and walltime beside {as_argument('queue')}",
         )

@@ -98,15 +98,13 @@ def check_new_crystal(options: FitOptions) -> None:
     for name in ("model", "map"):
         if getattr(files, name) is None:
             raise InputError(
-                "is needed, and was not given",
+                "is required",
                 argument=name,
                 remedy="give MODEL, MAP and --output (or --resume DIR alone)",
             )
     check_of_amplitudes(files.map, given)
     if options.output.output is None:
-        raise InputError(
-            "is needed, and was not given", argument="output", remedy="give a folder for the results"
-        )
+        raise InputError("is required", argument="output", remedy="give a folder for the results")
     check_files(
         (files.model, files.reference, options.course.restrain_to),
         (files.map,),

@@ -24,7 +24,7 @@ def check_cycles(cycles: int) -> None:
             f"must be a whole number from 1 to {MOST_CYCLES}",
             argument="cycles",
             found=cycles,
-            remedy="give such as 8",
+            remedy="give a number such as 8",
         )
 
 

@@ -44,7 +44,7 @@ class CrystalSettings:
         found = read_reflections(self.data, *columns, without_alike=self.make_free_flags)
         if found.free is not None and self.make_free_flags:
             raise InputError(
-                f"is given, and the file has free flags already: {found.notes[-1].rstrip('.')}",
+                f"is given, but the file already has free flags: {found.notes[-1].rstrip('.')}",
                 argument="make_free_flags",
                 source=self.data,
                 remedy="leave it out: what a model was refined against can no longer be held out",
@@ -52,7 +52,7 @@ class CrystalSettings:
         if found.free is None:
             if not self.make_free_flags:
                 raise InputError(
-                    "it has no free flags, without which nobody can tell a better model from a fitted one",
+                    "it has no free flags, without which a better model cannot be told from an overfitted one",
                     source=self.data,
                     remedy=f"give {as_argument('make_free_flags', True)}, which holds out 5% and writes the flags into the "
                     f"output, name their column with {as_argument('free_flags')}, or "

@@ -34,7 +34,7 @@ def read_crystal(path: str | os.PathLike[str]) -> gemmi.Structure:
     cell = structure.cell
     if not cell.is_crystal():
         raise InputError(
-            "it names no unit cell, without which nothing diffracts",
+            "it names no unit cell, and only a crystal diffracts",
             source=path,
             remedy="give a model with CRYST1 (PDB) or _cell (mmCIF)",
         )
@@ -44,7 +44,7 @@ def read_crystal(path: str | os.PathLike[str]) -> gemmi.Structure:
             "it names no space group that is known",
             source=path,
             found=repr(structure.spacegroup_hm),
-            remedy='give such as "P 21 21 21" in CRYST1 or _symmetry',
+            remedy='give a symbol such as "P 21 21 21" in CRYST1 or _symmetry',
         )
     structure.spacegroup_hm = group.xhm()
     structure.setup_cell_images()

@@ -55,7 +55,7 @@ class Ensemble(FitExtension):
                 "must be 2 or more for an ensemble",
                 argument="replicas",
                 found=replicas,
-                remedy="give such as 4, or leave it out",
+                remedy="give a number such as 4, or leave it out",
             )
         for name, value, problem in _CANNOT_BE:
             if asked.get(name) == value:

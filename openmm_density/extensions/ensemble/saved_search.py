@@ -54,7 +54,7 @@ def save_search(folder: Path, state: SearchState) -> None:
         raise InputError(
             f"the state cannot be written ({error.strerror or error})",
             source=folder,
-            remedy="make room, and resume the fit",
+            remedy="free some disk space, and resume the fit",
         ) from None
 
 

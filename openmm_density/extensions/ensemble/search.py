@@ -90,7 +90,7 @@ class EnsembleSearch:
 
     `half_maps`: two, as they were read, by default those of the fit, or none: the replicas are then fitted to the map without
     its finest shells, and judged by these; `steps` that every replica makes: as many as the fit by default. Raises InputError
-    if there are fewer than 2 replicas, the fit was in water, the half maps are none, or the replicas too many for memory.
+    if there are fewer than 2 replicas, the fit was in water, the half maps are none, or the replicas more than fits in memory.
     """
 
     def __init__(
@@ -334,14 +334,17 @@ class EnsembleSearch:
 
 
 def check_replicas(replicas: int, n_atoms: int) -> None:
-    """Refuse numbers of replicas that are no ensemble, or too many for memory."""
+    """Refuse numbers of replicas that are no ensemble, or more than fits in memory."""
     if replicas < 2:
         raise InputError(
-            "must be 2 or more for an ensemble", argument="replicas", found=replicas, remedy="give such as 4"
+            "must be 2 or more for an ensemble",
+            argument="replicas",
+            found=replicas,
+            remedy="give a number such as 4",
         )
     if replicas * n_atoms > MOST_PARTICLES:
         raise InputError(
-            f"of {n_atoms} atoms are more than memory should hold",
+            f"of {n_atoms} atoms are more than fits in memory",
             argument="replicas",
             found=replicas,
             remedy=f"give at most {max(MOST_PARTICLES // n_atoms, 1)}",

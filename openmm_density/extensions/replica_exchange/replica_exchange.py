@@ -431,7 +431,7 @@ def _check_parameter(system: openmm.System, owner: DensityFit | PlanarityRestrai
     name = owner.parameter_name
     if not any(name in parameter_names(as_made(force)) for force in system.getForces()):
         raise InputError(
-            f'must have made a force of the System, which has no parameter "{name}"',
+            f'must have a force in the System, which has no parameter "{name}"',
             argument=argument,
             remedy="add system.addForce(fit.create_force())",
         )

@@ -84,7 +84,7 @@ class InternalCoordinate:
                     f"must be mdtraj selections ({one_line(error)})",
                     argument=self.kind,
                     found=f'"{selection}"',
-                    remedy="give such as resid 30 to 59",
+                    remedy="give a selection such as resid 30 to 59",
                 ) from None
             chosen = np.array([atom for atom in atoms if int(atom) in heavy], dtype=np.int64)
             if not len(chosen):
@@ -92,7 +92,7 @@ class InternalCoordinate:
                     "must select atoms of the model",
                     argument=self.kind,
                     found=f'"{selection}"',
-                    remedy="give such as resid 30 to 59, counted from 0",
+                    remedy="give a selection such as resid 30 to 59, counted from 0",
                 )
             found.append(chosen)
         return found

@@ -146,11 +146,13 @@ def _overall_doubts(fit: FlexibleFit, result: FitResult) -> list[Doubt]:
     values = fit.density_map.value_at(result.final[fit.density.atoms])
     outside = float(np.isnan(values).mean())
     if outside > LARGEST_PART_OUTSIDE:
-        said = f"{outside:.0%} of the fitted atoms are outside the map: is the model where its density is?"
+        said = (
+            f"{outside:.0%} of the fitted atoms are outside the map: check that the model is in its density."
+        )
         doubts.append(Doubt("outside", said))
     if result.simulated is not None:
         said = (
-            f"the fit did not improve the model ({result.simulated.because}): fitted.* hold it as it was, after.* what the "
+            f"the fit did not improve the model ({result.simulated.because}): fitted.* hold it as it was, and after.* what the "
             "simulation made of it."
         )
         doubts.append(Doubt("not_improved", said))
@@ -217,7 +219,8 @@ def _geometry_doubt(result: FitResult, summary: Mapping[str, Any], scan: Strengt
     if not worse or not result.strength:
         return []
     said = (
-        f"the geometry is clearly worse after than relaxed ({', '.join(worse)}); {_why_worse(result, scan)}."
+        f"the geometry is clearly worse than that of the model relaxed without the map ({', '.join(worse)}); "
+        f"{_why_worse(result, scan)}."
     )
     return [Doubt("geometry", said, tuple(places))]
 
@@ -248,7 +251,9 @@ def _why_worse(result: FitResult, scan: StrengthScan | None) -> str:
     why += f" and {result.steps} steps" if few else ""
     why += f": fit again with a lower {as_argument('final_strength' if found else 'strength')}"
     why += f" or more {as_argument('steps')}" if few else ""
-    return why + (", or let half maps find it" if scan is None else ", without half maps")
+    return why + (
+        ", or let half maps find it" if scan is None else ", without half maps, which would choose it again"
+    )
 
 
 def _strength_doubt(scan: StrengthScan | None) -> list[Doubt]:
@@ -257,8 +262,8 @@ def _strength_doubt(scan: StrengthScan | None) -> list[Doubt]:
         return []
     said = (
         f"the correlation with the half map that was not fitted into rose up to the strongest pull, {scan.chosen:g} kJ/mol per "
-        "atom, so the half maps set no limit to the final strength; the geometry alone does. If the model came from afar, "
-        "fit again from fitted.pdb."
+        "atom, so the half maps set no limit to the final strength; the geometry alone does. If the model started far from the "
+        "map, fit again from fitted.pdb."
     )
     return [Doubt("strength", said)]
 
@@ -311,7 +316,7 @@ def _peptide_doubt(violations: Mapping[str, Sequence[Violation]], summary: Mappi
         places = tuple(Place(" - ".join(each.residues), each.residues) for each in violations["cis"])
     if not found:
         return []
-    said = f"peptide bonds twisted or flipped at the end: {listing(found, 10)}: look at the model there."
+    said = f"peptide bonds are twisted or flipped at the end: {listing(found, 10)}: look at the model there."
     return [Doubt("cis", said, places)]
 
 

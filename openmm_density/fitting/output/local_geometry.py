@@ -27,21 +27,21 @@ MOST_NAMED = 10
 _ORGANIC = frozenset({"H", "D", "C", "N", "O", "S", "P", "Se", "F", "Cl", "Br", "I", "Fe"})
 
 _SENTENCES = {
-    "element": ("elements", "atoms are written with another element than the file gives them"),
-    "bond": ("stretched", "bonds are not as long as such bonds are"),
+    "element": ("elements", "atoms have another element than in the file"),
+    "bond": ("stretched", "bonds have unusual lengths"),
     "angle": ("angles", "angles were bent"),
     "centre": ("chirality", "chiral centres were inverted, or are flat"),
     "plane": ("bent", "flat groups were bent"),
-    "metal": ("metal", "metals are not where they were beside what is around them"),
-    "molecule": ("molecules", "molecules turned or moved beside what is around them"),
-    "contact": ("contacts", "atoms that are not bonded are as near as a bond, or nearer than any may be"),
-    "apart": ("contacts", "atoms that were as near as a bond, for which no bond was made, are apart"),
+    "metal": ("metal", "metals moved away from what was around them"),
+    "molecule": ("molecules", "molecules turned or moved within their surroundings"),
+    "contact": ("contacts", "atoms that are not bonded are too close"),
+    "apart": ("contacts", "atoms that were at bonding distance, without a bond, moved apart"),
 }
 """Of each kind the kind of doubt, and what is wrong."""
 _REMEDIES = {
     "contacts": "correct the model there, or name the bond in its file (LINK, CONECT, _struct_conn)",
     "elements": "correct their names or elements in the file",
-    "molecules": "look whether the map shows them there",
+    "molecules": "check whether the map shows them there",
     "metal": "look at the model there, and whether its file names the right bonds (LINK, CONECT, _struct_conn)",
 }
 

@@ -209,7 +209,7 @@ def _naming_the_model(model: Model) -> Iterator[None]:
         raise InputError(
             f"missing atoms cannot be built ({one_line(error)})",
             source=model.path,
-            remedy="look for residues or atoms that are in it twice or in one place, and for residues that lack "
+            remedy="look for residues or atoms that are in it twice or at the same place, and for residues that lack "
             "their backbone",
         ) from None
 
@@ -220,7 +220,7 @@ def _check_built(model: Model, topology: app.Topology, positions: np.ndarray) ->
         raise InputError(
             f"no place is found for {named_atoms(topology, lost)}, which the model lacks",
             source=model.path,
-            remedy="look for atoms in one place there",
+            remedy="look for atoms at the same place",
         )
 
 

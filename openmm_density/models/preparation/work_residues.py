@@ -139,7 +139,7 @@ def check_positions(model: Model) -> None:
             places = (model.positions[[atom.index for atom in each.atoms()]] for each in (first, second))
             if np.allclose(*places, atol=SAME_PLACE):
                 raise InputError(
-                    f"{residue_label(first)} is there twice, in one place",
+                    f"{residue_label(first)} is there twice, at the same place",
                     source=model.path,
                     remedy="remove one",
                 )

@@ -38,7 +38,7 @@ def check_contrast(subject: Subject) -> MapChecks:
     )
     inverted = Finding(
         CHECK,
-        "the map's contrast is inverted, molecules are negative in it",
+        "the map's contrast is inverted: molecules are negative in it",
         found=seen,
         remedy=f"pass {as_argument('invert', True)}, or leave that out if it was given",
         is_error=True,

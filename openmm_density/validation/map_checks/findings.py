@@ -135,5 +135,5 @@ class MapChecks:
             return cls(figures, findings)
         except (AttributeError, KeyError, TypeError):
             raise InputError(
-                "the map checks that were saved cannot be read", remedy="start the fit anew"
+                "the map checks that were saved cannot be read", remedy="start the fit again"
             ) from None

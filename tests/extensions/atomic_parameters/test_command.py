@@ -67,7 +67,7 @@ def test_half_maps_of_another_map_are_refused(files, tmp_path, capsys):
         replace(density_map, data=data).write(tmp_path / f"{name}.mrc")
     halves = ("--half-map", tmp_path / "a.mrc", "--half-map", tmp_path / "b.mrc")
     assert run("b-factors", *files, *halves) == 2
-    assert "the half maps are not those of the map" in capsys.readouterr().err
+    assert "the half maps do not belong to the map" in capsys.readouterr().err
 
 
 def test_odd_occupancies_and_a_folder_that_is_not_there_are_refused(files, tmp_path, capsys):

@@ -55,9 +55,9 @@ def test_a_dry_run_prints_each_fit_as_a_user_would_type_it(files, capsys):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (MODELS[:-2], "--output is needed, and was not given: give a folder."),
-        (("--output", "many"), "MODEL is needed, and was not given: give MODEL …, --map MAP … and --resolution, or --table"),
-        ((*MODELS, "--table", "jobs.csv"), "--table says all models and maps: leave MODEL out."),
+        (MODELS[:-2], "--output is required: give a folder."),
+        (("--output", "many"), "MODEL is required: give MODEL …, --map MAP … and --resolution, or --table"),
+        ((*MODELS, "--table", "jobs.csv"), "--table already names all models and maps: leave MODEL out."),
         ((*MODELS, "--seeds", 0), "--seeds must be 1 or more, found 0: give 1 or more."),
         (("no.pdb", *MODELS), "no.pdb: there is no such file: check its path."),
         (("model.pdb", *MODELS), "MODEL holds model.pdb twice: give each once."),
@@ -68,8 +68,8 @@ def test_a_dry_run_prints_each_fit_as_a_user_would_type_it(files, capsys):
         ((*MODELS, "--platform", "Abacus"), '--platform must be a platform of this OpenMM, found "Abacus": use one of'),
         ((*MODELS, "--atoms", "foo"), '--atoms must be "heavy", "all" or an mdtraj selection'),
         (("model.pdb", "--map", ".", *MODELS[4:]), ".: it is a folder, not a file: check its path."),
-        (("target.mrc", *MODELS[2:]), "target.mrc: the ending is none of .pdb"),
-        ((*MODELS, "--queue", "slurm"), "--queue-options is needed, and was not given: give a TOML file"),
+        (("target.mrc", *MODELS[2:]), "target.mrc: its name does not end in .pdb"),
+        ((*MODELS, "--queue", "slurm"), "--queue-options is required: give a TOML file"),
         ((*MODELS, "--queue", "slurm", "--queue-options", "no.toml"), "no.toml: it cannot be read (No such file or directory)"),
         ((*MODELS, "--queue-options", "no.toml"), "--queue-options is for a queue: add --queue slurm."),
         (("--table", "jobs.csv", "--output", "many"), "jobs.csv: it cannot be read (No such file or directory): "),
@@ -145,7 +145,7 @@ def test_a_dry_run_prints_the_script_of_a_queue(files, system, capsys):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("cores = 8\n", "queue.toml: memory is needed, and is not there: add memory"),
+        ("cores = 8\n", "queue.toml: memory is required: add memory"),
         ("cores 8\n", "queue.toml: it is not TOML ("),
         (
             'cores = 8\nmemory = "1 GB"\nfits = 0\n',
@@ -276,7 +276,7 @@ def test_options_of_amplitudes_are_those_of_every_fit(with_crystal, capsys):
     [
         ((*MODELS, "--cycles", 2), "--cycles is for the measured amplitudes of an MTZ file, and target.mrc is taken"),
         ((*MODELS, "--make-free-flags"), "--make-free-flags is for the measured amplitudes of an MTZ file"),
-        ((*MODELS[:4], *MODELS[6:]), "--resolution is needed, and was not given: give MODEL …"),
+        ((*MODELS[:4], *MODELS[6:]), "--resolution is required: give MODEL …"),
         ((*CRYSTALS, "--cycles", 0), "--cycles must be a whole number from 1 to 99, found 0: "),
         ((*CRYSTALS, "--strength", -1), "--strength must be"),
         ((*CRYSTALS, "--place", "on"), "--place does not go with measured amplitudes, whose maps follow from the model: leave"),

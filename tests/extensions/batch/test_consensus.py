@@ -101,7 +101,7 @@ def test_the_best_model_is_written_with_the_spread_in_the_b_column(model, tmp_pa
 def test_models_of_different_molecules_are_refused(model):
     chain = next(model.topology.chains())
     assert chain.id == "A"
-    with pytest.raises(InputError, match="a consensus takes two models at least, found 1"):
+    with pytest.raises(InputError, match="a consensus needs at least two models, found 1"):
         consensus_of([model], ["a"], [0.5])
     other = fragment_with_chain(model, "X")
     with pytest.raises(

@@ -113,7 +113,7 @@ def test_a_consensus_begins_with_the_lowest_r_free(fragment):
 def test_amplitudes_need_no_resolution_and_maps_do(files):
     (job,) = jobs_of([files / "one.pdb"], [files / "data.mtz"], None, files / "out", cycles=2)
     assert job.words == [str(files / "one.pdb"), str(files / "data.mtz"), "--seed", "0", "--cycles", "2"]
-    with pytest.raises(InputError, match="one: resolution is needed for a map, and was not given: give it"):
+    with pytest.raises(InputError, match="one: resolution is required for a map: give it"):
         jobs_of([files / "one.pdb"], [files / "map.mrc"], None, files / "out")
 
 

@@ -326,7 +326,7 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(folder, tmp_path, capsys):
 def test_flags_that_are_there_are_not_made(folder, tmp_path, capsys):
     files = [str(folder / "start.pdb"), str(folder / "data.mtz"), "--output", str(tmp_path / "run")]
     for words, said in (
-        (["--make-free-flags"], "--make-free-flags is given, and the file has free flags already: FREE = 0"),
+        (["--make-free-flags"], "--make-free-flags is given, but the file already has free flags: FREE = 0"),
         (["--free-value", "40"], "hold out 0% of the reflections if 40 means free"),
     ):
         assert main(["fit", *files, *words]) == 2

@@ -40,7 +40,7 @@ def test_amplitudes_need_a_crystal_and_no_voxels(small_data, tmp_path, capsys):
         (crystal, ("--voxel-size", 1), "--voxel-size is of a map"),
         (crystal, ("--noise", -1), "--noise must be 0 or more"),
         (crystal, ("--resolution", 0.05), "more than 5000000"),
-        (crystal, ("--output", tmp_path / "map.mrc"), "--voxel-size is needed for a map"),
+        (crystal, ("--output", tmp_path / "map.mrc"), "--voxel-size is required for a map"),
         (write_fragment(tmp_path / "fragment.pdb", residues=8), (), "names no unit cell"),
     ):
         assert run("simulate", model, "--resolution", 3, "--output", output, *words) == 2

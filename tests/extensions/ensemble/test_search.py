@@ -130,9 +130,9 @@ def test_what_cannot_be_is_refused(fitted, maps):
     fit, result = fitted
     with pytest.raises(InputError, match="replicas must be 2 or more"):
         EnsembleSearch(fit, result, 1)
-    with pytest.raises(InputError, match="more than memory should hold"):
+    with pytest.raises(InputError, match="more than fits in memory"):
         check_replicas(64, 100_000)
     with pytest.raises(InputError, match="half_maps must be two"):
         EnsembleSearch(fit, result, 2, maps[2][:1])
-    with pytest.raises(InputError, match="are one map"):
+    with pytest.raises(InputError, match="are the same map"):
         EnsembleSearch(fit, result, 2, [maps[1], maps[1]])

@@ -130,7 +130,7 @@ def _read(folder: str | os.PathLike[str] | None, names: list[str]) -> gemmi.MonL
     except (OSError, RuntimeError, ValueError) as error:
         known = Path(folder, _LIST).exists()
         raise InputError(
-            f"it cannot be read ({error})" if known else f"it is no monomer library, as it has no {_LIST}",
+            f"it cannot be read ({error})" if known else f"it is not a monomer library: it has no {_LIST}",
             source=folder,
             remedy=f"give the folder of CCP4's monomer library, or unset {FOLDER_VARIABLE} to take the package's own values",
         ) from None
