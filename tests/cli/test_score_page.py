@@ -107,7 +107,7 @@ def test_half_maps_of_another_map_are_refused_and_filtered_ones_doubted(folder, 
     for path, each in zip(halves, filtered):
         each.inverted().write(path)
     status, said = scored(folder / "target.pdb", *pair)
-    assert status == 2 and "error: the half maps are not those of the map" in said.err
+    assert status == 2 and "error: the half maps do not belong to the map" in said.err
 
 
 def test_without_half_maps_there_is_no_line_for_them(folder, tmp_path, scored):

@@ -140,7 +140,8 @@ class TestSimulate:
             {"like": DensityMap(np.zeros((9, 9, 9)), np.eye(3), np.zeros(3))} if like else {"voxel_size": 1}
         )
         with pytest.raises(
-            InputError, match=f"larger than the resolution of {resolution:g} Å.*nothing would be left"
+            InputError,
+            match=f"larger than the resolution of {resolution:g} Å.*nothing.*would be left",
         ):
             DensityMap.simulate(chain_of("C", "O", "S"), self.POSITIONS, resolution, **grid)
 
@@ -190,7 +191,7 @@ class TestSimulate:
             ({"positions": np.full((3, 3), np.nan)}, "NaN"),
             ({"positions": np.diag([0, 1e5, 1e5])}, "coordinates"),
             ({"topology": chain_of("C", "O", "Es")}, "form factor"),
-            ({"topology": chain_of(None, None, None)}, "no atoms with an element"),
+            ({"topology": chain_of(None, None, None)}, "no atom with an element"),
             ({"like": DensityMap(np.zeros((2, 2, 2)), np.eye(3), np.zeros(3))}, "like"),
         ],
     )

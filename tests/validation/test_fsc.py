@@ -180,7 +180,7 @@ def test_errors(fragment):
         shell_correlation(np.zeros((4, 4, 4)), np.zeros((4, 4, 5)), np.eye(3))
     with pytest.raises(InputError, match="different grids"):
         half_map_fsc(density_map, replace(density_map, origin=density_map.origin + 1))
-    with pytest.raises(InputError, match="one map"):
+    with pytest.raises(InputError, match="the same map"):
         half_map_fsc(density_map, replace(density_map, data=2 * density_map.data), positions)
     with pytest.raises(InputError, match="near the map"):
         model_fsc(density_map, topology, positions + 1000, 3.64)
