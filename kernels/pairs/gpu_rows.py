@@ -10,7 +10,7 @@ import triton.language as tl
 
 from ..neighbors.gpu_shifts import moved
 from .gpu_forms import NONBONDED, REACTION_FIELD, pair_energy_of_shares, shares
-from .reference import MOST_ENERGY, MOST_FORCE
+from .reference import IN_ONE_PLACE, MOST_ENERGY, MOST_FORCE
 
 # Numbers of an atom's record: x, y, z, the third parameter, the first and the second; 32 bytes are what a cache reads at once.
 RECORD = 8
@@ -21,6 +21,7 @@ SUMS = 7
 UNITS, LARGE_UNITS = tl.constexpr(16777216.0), tl.constexpr(16.0)
 _LARGE = tl.constexpr(1048576.0)
 _MOST_FORCE, _MOST_ENERGY = tl.constexpr(MOST_FORCE), tl.constexpr(MOST_ENERGY)
+_IN_ONE_PLACE = tl.constexpr(IN_ONE_PLACE)
 # Atoms with a coordinate beyond this, or with none, have no pairs: they get a place that is far from all others.
 _FARTHEST = tl.constexpr(1.0e18)
 
@@ -242,10 +243,10 @@ def rows_kernel(
                 c,
                 FORM,
             )
-            near &= tl.abs(energy) < _MOST_ENERGY
+            near &= tl.abs(energy) < _IN_ONE_PLACE
             most = _MOST_FORCE * tl.rsqrt(squared)
             slope = tl.where(near, tl.minimum(tl.maximum(slope, -most), most), 0.0)
-            total += tl.where(near, energy, 0.0)
+            total += tl.where(near, tl.minimum(energy, _MOST_ENERGY), 0.0)
             fx, fy, fz = slope * dx, slope * dy, slope * dz
             gx, gy, gz = gx + fx, gy + fy, gz + fz
             xx, xy, xz = xx - dx * fx, xy - dx * fy, xz - dx * fz

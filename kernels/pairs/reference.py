@@ -13,7 +13,9 @@ from ..table_checks import check_positions
 from .forms import FORMS, NEEDED, NONBONDED, SETTINGS
 
 MOST_FORCE, MOST_ENERGY = 1e9, 1e30
-"""Of a pair: the largest force, and the energy beyond which it adds nothing, so that float32 has a number for the sum of many."""
+"""Of a pair: the largest force, and the most that is added for its energy, so that float32 has a number for the sum of many."""
+IN_ONE_PLACE = 3.4e38
+"""The energy beyond which float32 has no number for it, so that the pair adds nothing."""
 
 
 def pairs(
@@ -66,10 +68,11 @@ def pairs(
         r = torch.sqrt(vectors.square().sum(dim=1).clamp(min=1e-24))
         p = parameters.detach().double()
         energies = FORMS[form](r, p[first], p[second], cutoff, settings)
-        energy = torch.where(energies.detach().abs() < MOST_ENERGY, energies, 0.0).sum()
+        energies = torch.where(energies.detach().abs() < IN_ONE_PLACE, energies, 0.0)
+        energy = energies.detach().clamp(max=MOST_ENERGY).sum()
         by_vector = torch.zeros_like(vectors)
         if vectors.numel():
-            (by_vector,) = torch.autograd.grad(energy, vectors)
+            (by_vector,) = torch.autograd.grad(energies.sum(), vectors)
             by_vector *= (MOST_FORCE / by_vector.norm(dim=1, keepdim=True)).clamp(max=1.0)
     gradient = torch.zeros_like(x).detach()
     gradient.index_add_(0, first, -by_vector)
@@ -77,7 +80,7 @@ def pairs(
     virial = -(vectors.detach()[:, :, None] * by_vector[:, None, :]).sum(dim=0)
     # Each pair was added up as often as it is listed.
     share = 0.5 if both_ways else 1.0
-    return share * energy.detach(), (share * gradient).to(positions.dtype), share * virial
+    return share * energy, (share * gradient).to(positions.dtype), share * virial
 
 
 def _steps(codes: Tensor) -> Tensor:

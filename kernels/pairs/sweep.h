@@ -23,7 +23,8 @@ constexpr int64_t ATOMS_PER_TASK = 1024;
 constexpr int ROWS_PER_SUM = 16;  // as many may be added up in float32
 constexpr int RECORD = 8;         // x, y, z, -, and three parameters
 constexpr int VIRIAL = 6;
-constexpr float MOST_FORCE = 1e9f, MOST_ENERGY = 1e30f;  // of a pair: beyond, its atoms are in one place; many may be added
+constexpr float MOST_FORCE = 1e9f, MOST_ENERGY = 1e30f;  // of a pair; many may be added
+constexpr float IN_ONE_PLACE = 3.4e38f;  // the energy beyond which a pair adds nothing
 
 struct List {
     int64_t n_atoms;
@@ -117,9 +118,9 @@ class Sweep {
             const vec r = square_root(squared);
             const vec per_r = 1.0f / r, most = MOST_FORCE * per_r;
             const Found found = pair_energy<FORM>(r, per_r, p, setting_);
-            near &= (found.energy < MOST_ENERGY) & (found.energy > -MOST_ENERGY);
+            near &= (found.energy < IN_ONE_PLACE) & (found.energy > -IN_ONE_PLACE);
             const vec slope = zero_unless(near, found.slope < most ? (found.slope > -most ? found.slope : -most) : most);
-            sums.energy += zero_unless(near, found.energy);
+            sums.energy += zero_unless(near, found.energy < MOST_ENERGY ? found.energy : broadcast(MOST_ENERGY));
             vec force[3];
             for (int axis = 0; axis < 3; ++axis) {
                 force[axis] = slope * zero_unless(near, d[axis]);

@@ -40,7 +40,8 @@ measures = pytest.mark.parametrize("measure", MEASURES.values(), ids=MEASURES.ke
 # Largest deviation from float64 over the largest value: float32 gives about 3e-7. The entropy's gradient goes with
 # 1/(ρ + ε), and so magnifies the rounding of a density of nearly zero.
 TIGHT = 2e-6
-GRADIENT = dict.fromkeys(MEASURES.values(), 5e-6) | {RELATIVE_ENTROPY: 1e-4}
+# Relative entropy divides by densities that are near zero: the largest of 15 runs with other seeds was 1.4e-4.
+GRADIENT = dict.fromkeys(MEASURES.values(), 5e-6) | {RELATIVE_ENTROPY: 4e-4}
 
 
 def rotation(seed=0):
@@ -361,7 +362,7 @@ def test_the_similarity_is_what_the_table_says(measure, matrix):
         )
         assert float(scene.reference_similarity(measure)[0]) == pytest.approx(exact, rel=1e-10)
         similarity, gradient = scene.similarity(measure)
-        assert float(similarity) == pytest.approx(exact, rel=TIGHT)
+        assert float(similarity) == pytest.approx(exact, rel=TIGHT, abs=1e-7)
         assert deviation(gradient, scene.reference_similarity(measure)[1]) < GRADIENT[measure]
 
 
