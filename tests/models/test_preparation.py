@@ -458,7 +458,7 @@ def test_a_residue_whose_atoms_are_in_one_place_is_refused(small_data: Path, tmp
     model = read_model(written(tmp_path / "m.pdb", fragment_lines(small_data)))
     fourth = [atom.index for atom in list(model.topology.residues())[4].atoms()]
     model.positions[fourth] = model.positions[fourth[0]]
-    with pytest.raises(InputError, match=r"m\.pdb: no place is found for A GLU 5 H, .* in one place"):
+    with pytest.raises(InputError, match=r"m\.pdb: no place is found for A GLU 5 H, .* at the same place"):
         prepare(model)
 
 

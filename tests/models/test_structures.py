@@ -179,7 +179,7 @@ def test_gzip_and_mmcif_give_the_same_model(small_data: Path, tmp_path: Path) ->
     [
         ("missing.pdb", None, "no such file"),
         ("empty.pdb", "", "no atoms"),
-        ("model.xyz", "3", "ending"),
+        ("model.xyz", "3", "does not end in"),
         ("bad.cif", "this is not a cif", "mmCIF"),
         ("none.cif", "data_x\n_cell.length_a 3\n", "_atom_site"),
         ("broken.pdb.gz", b"\x1f\x8b\x08broken", "gzip"),
