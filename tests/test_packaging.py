@@ -126,7 +126,9 @@ def test_what_is_installed_runs_outside_the_clone(installed):
     assert 0.0 < similarity < 1.0
 
     without = {"CXX": "/nonexistent", "OPENMM_DENSITY_CACHE": str(installed / "nothing compiled")}
-    # OpenMM's threads end before Python does: torch aborts where one that has run its Python ends later.
-    done = run(python, "-c", script() + "\ndel simulation, integrator", cwd=installed, **without)
+    # OpenMM's threads end before Python does: torch aborts where one that has run its Python ends later. A Simulation and what
+    # reports on it hold each other.
+    ended = "\ndel simulation, integrator\nimport gc\ngc.collect()"
+    done = run(python, "-c", script() + ended, cwd=installed, **without)
     assert float(done.stdout) == pytest.approx(similarity, abs=1e-3)
     assert "apt-get install g++" in done.stderr and "Plain PyTorch serves" in done.stderr
