@@ -32,6 +32,7 @@ NEEDED = (
 )
 SET_UP = f"""\
 # In a clone this cell does nothing. Elsewhere, as on Colab, upload {ARCHIVE} first: its link is beside the one of this notebook.
+import importlib.util
 import os
 import sys
 import zipfile
@@ -39,6 +40,7 @@ import zipfile
 if not os.path.exists("examples/data"):
     zipfile.ZipFile("{ARCHIVE}").extractall("openmm-density")
     os.chdir("openmm-density")
+if importlib.util.find_spec("openmm_density") is None:
     !{{sys.executable}} -m pip install --quiet ."""
 
 

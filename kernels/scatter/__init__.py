@@ -88,7 +88,7 @@ def _scatter_add(density_cube: Tensor, wa: Tensor, wbwc: Tensor, map_size: int) 
     _check_indices(wa, wbwc, map_size)
     _check_cubes(density_cube, wa, wbwc)
     values = _as_float32(density_cube, "density_cube")
-    check_once("scatter", lambda: _check_range(wa, wbwc, map_size), (wa, wbwc), map_size)
+    _check_range_of(wa, wbwc, map_size)
     return reference.structured_scatter_add(values, wa, wbwc, map_size)
 
 
@@ -96,8 +96,16 @@ def _gather(density_map: Tensor, wa: Tensor, wbwc: Tensor) -> Tensor:
     _check_map(density_map)
     _check_indices(wa, wbwc, len(density_map))
     values = _as_float32(density_map, "density_map")
-    check_once("scatter", lambda: _check_range(wa, wbwc, len(values)), (wa, wbwc), len(values))
+    _check_range_of(wa, wbwc, len(values))
     return reference.structured_gather(values, wa, wbwc)
+
+
+def _check_range_of(wa: Tensor, wbwc: Tensor, map_size: int) -> None:
+    """Check the range of indices: on a GPU, which has to be waited for, once for the same tables."""
+    if wa.is_cuda:
+        check_once("scatter", lambda: _check_range(wa, wbwc, map_size), (wa, wbwc), map_size)
+    else:
+        _check_range(wa, wbwc, map_size)
 
 
 def _check_cubes(density_cube: Tensor, wa: Tensor, wbwc: Tensor) -> None:

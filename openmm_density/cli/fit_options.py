@@ -394,12 +394,11 @@ class FitOptions:
 
     def given_not_with(self, name: str) -> dict[str, Any]:
         """Return the options of extensions that are given and cannot be used with one of the core, by name."""
-        asked = {
+        return {
             option.name: self.extensions[option.name]
             for option in extension_options()
-            if name in option.not_with
+            if name in option.not_with and self.extensions[option.name] != option.default
         }
-        return {name: value for name, value in asked.items() if value is not None}
 
     def fit_arguments(self) -> dict[str, Any]:
         """Return the arguments that a `FlexibleFit` and a scan of strengths have in common."""

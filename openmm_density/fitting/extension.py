@@ -76,7 +76,8 @@ class Option:
         What stands for its value in the help.
     choices : tuple of str
         All values, where only some are allowed.
-    default : object
+    default : object, optional
+        False of ``bool``, and an empty list of `many`.
     group : str
         The heading in the help.
     not_with : tuple of str
@@ -94,6 +95,10 @@ class Option:
     group: str = "the protocol"
     not_with: tuple[str, ...] = ()
     many: bool = False
+
+    def __post_init__(self) -> None:
+        if self.default is None:
+            object.__setattr__(self, "default", [] if self.many else False if self.kind is bool else None)
 
 
 @dataclass(frozen=True)

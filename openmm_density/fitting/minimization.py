@@ -108,7 +108,7 @@ class Minimizer:
         if relaxed is given or not iterations:
             self.minimize(context, iterations, stop)
             return
-        if _largest_force(context) > HARSH:
+        if not _largest_force(context) <= HARSH:  # nor where it is NaN
             descend(context, CAREFUL_STEPS, stop=stop)
         for _ in range(MINIMIZED_AT_MOST):
             self.minimize(context, iterations, stop)

@@ -12,8 +12,9 @@ from scipy.spatial import cKDTree
 from ..models.chemistry.topologies import bonded_pairs, part_of_topology
 from ..models.merging import masses_of, part_of_force
 
-MOVING, PRESENT = 0.6, 1.2
-"""nm from what is wrong within which residues move, and are there: farther than a bonded term or a contact reaches beyond."""
+REACH = 0.6
+"""nm from what is wrong within which residues move, and from atoms that move within which they are there: farther than a bonded
+term or a contact reaches."""
 MOST = 0.5
 """Part of a model's atoms from which on all are relaxed."""
 
@@ -45,8 +46,13 @@ def strained_part(
     `positions` (N, 3) in nm; `wrong` int (W,).
     """
     residue_of = np.array([atom.residue.index for atom in topology.atoms()])
-    apart = cKDTree(positions[wrong]).query(positions, distance_upper_bound=PRESENT)[0]
-    moving, present = (np.isin(residue_of, residue_of[apart <= reach]) for reach in (MOVING, PRESENT))
+
+    def residues_near(atoms: np.ndarray) -> np.ndarray:
+        apart = cKDTree(positions[atoms]).query(positions, distance_upper_bound=REACH)[0]
+        return np.isin(residue_of, residue_of[apart <= REACH])
+
+    moving = residues_near(wrong)
+    present = residues_near(moving)
     if present.sum() > MOST * len(present):
         return None
     atoms = np.flatnonzero(present)

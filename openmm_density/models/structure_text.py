@@ -187,9 +187,13 @@ def _number_rows(block: gemmi.cif.Block) -> None:
 def _complete_connections(block: gemmi.cif.Block) -> None:
     """Add the columns of ``_struct_conn`` without which gemmi reads none of its bonds."""
     loop = block.find_loop("_struct_conn.conn_type_id").get_loop()
-    for name in ("id", "ptnr1_label_comp_id", "ptnr2_label_comp_id") if loop is not None else ():
-        if f"_struct_conn.{name}" not in loop.tags:
-            loop.add_columns([f"_struct_conn.{name}"], "?")
+    is_pair = block.find_pair("_struct_conn.conn_type_id") is not None  # as where there is one bond
+    for name in ("id", "ptnr1_label_comp_id", "ptnr2_label_comp_id"):
+        tag = f"_struct_conn.{name}"
+        if loop is not None and tag not in loop.tags:
+            loop.add_columns([tag], "?")
+        elif is_pair and block.find_pair(tag) is None:
+            block.set_pair(tag, "?")
 
 
 def _check_ascii(path: Path, block: gemmi.cif.Block) -> None:

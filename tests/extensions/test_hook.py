@@ -40,6 +40,11 @@ def alone(tmp_path, monkeypatch):
     sys.modules.pop("compactness", None)
 
 
+def test_an_option_that_is_not_given_has_a_value_of_its_kind():
+    kinds = {"kind": int}, {"kind": bool}, {"many": True}, {"kind": int, "default": 3}
+    assert [Option("name", "help", **each).default for each in kinds] == [None, False, [], 3]
+
+
 def test_the_documented_extension_takes_part_in_a_fit_without_the_packages_own(alone, capsys):
     model = fragment(alone / "model.pdb", residues=8)
     DensityMap.simulate(model.topology, model.positions, RESOLUTION, 1.25, margin=14.0).write(

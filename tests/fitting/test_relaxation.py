@@ -78,3 +78,6 @@ def test_what_is_far_from_a_damage_does_not_move_at_all():
     moved = np.linalg.norm(relaxed - start, axis=1) > 0
     assert moved[torn] and np.linalg.norm(start[moved] - start[torn], axis=1).max() < 2.5
     assert 10 < moved.sum() < len(start) / 4
+    edge = [[a.index, b.index] for a, b in topology.bonds() if moved[a.index] != moved[b.index]]
+    lengths = [np.linalg.norm(np.diff(each[edge], axis=1), axis=-1) for each in (start, relaxed)]
+    assert edge and np.abs(lengths[1] - lengths[0]).max() < 0.015

@@ -274,6 +274,15 @@ def test_bad_cubes_and_sizes_are_refused(changes, message):
         structured_scatter_add(**replaced(**changes))
 
 
+def test_tables_that_numpy_changes_are_checked_again():
+    wa = np.zeros((1, 1), dtype=np.int32)
+    tables = torch.from_numpy(wa), torch.zeros(1, 1, 1, dtype=torch.int32)
+    assert structured_gather(torch.ones(3), *tables) == 1
+    wa[0, 0] = -2
+    with pytest.raises(ValueError, match="spans -2 to -2"):
+        structured_gather(torch.ones(3), *tables)
+
+
 def test_gather_refuses_a_map_that_is_not_flat():
     arguments = replaced()
     with pytest.raises(ValueError, match=r"shape \(map_size,\)"):

@@ -89,11 +89,12 @@ def mended_ends(
     members = {int(index) for atoms in rigid for index in atoms}
     atoms = list(topology.atoms())
     symbols = ["" if atom.element is None else atom.element.symbol for atom in atoms]
-    neighbours: dict[int, list[int]] = defaultdict(list)
+    bonded: dict[int, list[int]] = defaultdict(list)
     for a, b in topology.bonds() if members else ():
-        if not is_hydrogen(a) and not is_hydrogen(b):
-            neighbours[a.index].append(b.index)
-            neighbours[b.index].append(a.index)
+        bonded[a.index].append(b.index)
+        bonded[b.index].append(a.index)
+    hydrogens = {k: [n for n in of if is_hydrogen(atoms[n])] for k, of in bonded.items()}
+    neighbours = {k: [n for n in bonded[k] if n not in hydrogens[k]] for k in bonded}
 
     def possible_length(i: int, j: int) -> float | None:
         """Return the nearest length that a bond may have; None where it has one."""
@@ -105,39 +106,50 @@ def mended_ends(
 
     found: dict[int, np.ndarray] = {}
     for end in sorted(members):
-        parent = neighbours[end][0] if len(neighbours[end]) == 1 else end
-        if len(neighbours[parent]) > 1 and parent != end:
+        parent = bonded[end][0] if len(bonded[end]) == 1 else end
+        if len(bonded[parent]) > 1 and parent != end:
             length, arm = possible_length(end, parent), positions[end] - positions[parent]
             if length is not None and arm.any():
                 found[end] = positions[parent] + arm * length / np.linalg.norm(arm)
     for carbon in sorted(members):
-        oxygens = [k for k in neighbours[carbon] if len(neighbours[k]) == 1 and symbols[k] == "O"]
-        others = [k for k in neighbours[carbon] if k not in oxygens]
-        if symbols[carbon] == "C" and len(oxygens) == 2 and len(others) == 1:
+        if symbols[carbon] != "C":
+            continue
+        oxygens = [k for k in neighbours.get(carbon, ()) if len(neighbours[k]) == 1 and symbols[k] == "O"]
+        others = [k for k in neighbours.get(carbon, ()) if k not in oxygens]
+        if len(oxygens) == 2 and [symbols[k] for k in others] == ["C"]:
             group = np.array([others[0], carbon, *oxygens])
             angles = angles_at(positions, group[[[0, 1, 2], [0, 1, 3], [2, 1, 3]]])
             lengths = lengths_of(positions, group[[[0, 1]]])
             is_far = abs(lengths[0] - CARBOXYLATE[0]) > 0.2
             is_bent = angles.min() < CARBOXYLATE_ANGLES[0] or angles.max() > CARBOXYLATE_ANGLES[1]
             if is_far or is_bent or found.keys() & set(oxygens):
-                found |= _carboxylate(positions, group, is_far)
-        if symbols[carbon] == "C" and len(oxygens) == 1 and sorted(symbols[k] for k in others) == ["C", "N"]:
+                moved = _carboxylate(positions, group, is_far)
+                found |= moved
+                for atom, place in moved.items():
+                    found |= {h: positions[h] + place - positions[atom] for h in hydrogens[atom]}
+        if len(oxygens) == 1 and sorted(symbols[k] for k in others) == ["C", "N"]:
             end, nitrogen = sorted(others, key=symbols.__getitem__)
             beyond = [k for k in neighbours[nitrogen] if k != carbon]
             if len(neighbours[end]) == len(beyond) == 1:
-                found |= _acetamide(positions, [*beyond, nitrogen, carbon], [*oxygens, end])
+                ends = [*oxygens, end, *hydrogens[end]]
+                places = {k: found.get(k, positions[k]) for k in ends}
+                found |= _acetamide(positions, [*beyond, nitrogen, carbon], places)
     return found
 
 
-def _acetamide(positions: np.ndarray, chain: list[int], ends: list[int]) -> dict[int, np.ndarray]:
-    """Return where oxygen and methyl of an acetamide belong whose plane is turned beyond `TWISTED`."""
-    torsion = float(torsion_angles(positions, np.array([[*chain, ends[0]]]))[0])
+def _acetamide(
+    positions: np.ndarray, chain: list[int], places: dict[int, np.ndarray]
+) -> dict[int, np.ndarray]:
+    """Return where oxygen and methyl of an acetamide belong whose plane is turned beyond `TWISTED`; `places`: where they are, the
+    oxygen first.
+    """
+    torsion = float(torsion_angles(positions, np.array([[*chain, next(iter(places))]]))[0])
     if not TWISTED < abs(torsion) < np.pi - TWISTED:
         return {}
     axis = positions[chain[2]] - positions[chain[1]]
     turn = Rotation.from_rotvec(-torsion * axis / np.linalg.norm(axis))
     carbon = positions[chain[2]]
-    return {end: carbon + turn.apply(positions[end] - carbon) for end in ends}
+    return {end: carbon + turn.apply(place - carbon) for end, place in places.items()}
 
 
 def _carboxylate(positions: np.ndarray, group: np.ndarray, is_far: bool) -> dict[int, np.ndarray]:
