@@ -153,15 +153,15 @@ class Relaxation:
                 safeguard = Safeguard(part.topology, part.system)
                 local = Relaxation(part.system, part.topology, safeguard, *self._platform)
                 positions = given.copy()
-                positions[part.atoms] = local._relaxed(given[part.atoms], stop)
+                pierced = pierced_rings(part.topology, given[part.atoms] * ANGSTROM_PER_NANOMETER)
+                positions[part.atoms] = local._relaxed(given[part.atoms], stop, pierced)
                 return positions
-        return self._relaxed(given, stop)
+        return self._relaxed(given, stop, strain.pierced)
 
-    def _relaxed(self, given: np.ndarray, stop: Stop | None) -> np.ndarray:
+    def _relaxed(self, given: np.ndarray, stop: Stop | None, pierced: list[PiercedRing]) -> np.ndarray:
         positions = given.copy()
         close = np.unique(cKDTree(positions).query_pairs(_NO_DIRECTION, output_type="ndarray"))
         positions[close] += np.random.default_rng(0).normal(0.0, _NO_DIRECTION / 2, (len(close), 3))
-        pierced = pierced_rings(self._topology, given * ANGSTROM_PER_NANOMETER)
         for number in range(_ROUNDS):
             context = self._soft_context(given, positions, pierced, number)
             for stage in _STAGES:
