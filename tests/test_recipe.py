@@ -53,19 +53,6 @@ def test_it_has_the_versions_and_dependencies_of_the_project():
     assert listed("license_file") == licences
 
 
-def test_conda_s_builder_reads_it():
-    builder = pytest.importorskip("rattler_build", reason="py-rattler-build renders recipes")
-    [variant] = builder.Stage0Recipe.from_file(PROJECT / "recipe" / "recipe.yaml").render()
-    rendered = variant.recipe.to_dict()
-    assert rendered["package"] == {name: PYPROJECT["project"][name] for name in ("name", "version")}
-    for key in ("host", "run", "run_constraints"):
-        assert set(rendered["requirements"][key]) == listed(key)
-    assert set(rendered["about"]["license_file"]) == listed("license_file")
-    [imports, commands] = rendered["tests"]
-    assert imports["python"]["imports"] == ["openmm_density", "openmm_density.kernels"]
-    assert all((PROJECT / "recipe" / name).is_file() for name in commands["files"]["recipe"])
-
-
 def test_what_it_tries_works_here(capsys):
     try:
         runpy.run_path(str(PROJECT / "recipe" / "density_force.py"))

@@ -109,27 +109,11 @@ def test_every_platform_is_probed_for_what_can_be_made(here):
     assert all((probe.problem is None) == probe.works for probe in here.probes)
 
 
-def test_it_says_what_it_is_doing(here, said):
-    everything = " ".join(said)
-    for probe in here.probes:
-        assert f"trying forces on {probe.platform}" in everything
-    assert said[-1] == ""
-
-
 def test_versions_and_kernels_are_those_of_the_environment(here):
     assert here.versions["openmm"].startswith(openmm.Platform.getOpenMMVersion())
     assert {kernel.folder for kernel in here.kernels} == set(compilation.operator_folders())
     assert all(kernel.tried for kernel in here.kernels)
     assert all(bool(kernel.output) == (not kernel.loaded) for kernel in here.kernels)
-
-
-def test_json_round_trip(here):
-    values = json.loads(json.dumps(here.as_dict(), allow_nan=False))
-    assert values.pop("ok") is True
-    values["probes"] = [Probe(**probe) for probe in values["probes"]]
-    values["kernels"] = [Kernel(**kernel) for kernel in values["kernels"]]
-    values["gpu_kernels"] = [GpuKernel(**kernel) for kernel in values["gpu_kernels"]]
-    assert Diagnosis(**values) == here
 
 
 def test_report_names_what_was_found(here):
@@ -161,11 +145,6 @@ def test_missing_compiler_is_named_with_its_remedy(broken):
     assert "/nonexistent" in broken["report"]
 
 
-def test_a_pipe_gets_no_padding(broken):
-    """As wide as the command line says that a pipe is."""
-    assert max(map(len, broken["report"].splitlines())) < 2000
-
-
 def test_a_process_that_is_killed_is_a_finding(tmp_path, monkeypatch):
     suicide = tmp_path / "python"
     suicide.write_text("#!/bin/sh\necho undefined symbol: foo >&2\nkill -SEGV $$\n")
@@ -175,20 +154,6 @@ def test_a_process_that_is_killed_is_a_finding(tmp_path, monkeypatch):
     assert (one.backend, other.backend, one.platform) == ("TorchForce", "PythonForce", "OpenCL")
     assert not one.works and not other.works
     assert one.problem == other.problem == "the process was killed by SIGSEGV (undefined symbol: foo)"
-
-
-def test_what_a_killed_process_had_not_tried_is_tried_in_another(tmp_path, monkeypatch):
-    """The first backend works, the second kills, the third works again."""
-    python = tmp_path / "python"
-    python.write_text(
-        "#!/bin/sh\nshift 4\nfor backend; do\n  [ $backend = B ] && [ $1 = B ] && kill -9 $$\n  [ $backend = B ] && exit 1\n"
-        '  echo "{\\"made\\": true, \\"backend\\": \\"$backend\\", \\"platform\\": \\"OpenCL\\", \\"works\\": true,'
-        ' \\"problem\\": null, \\"device\\": null, \\"seconds\\": 0.1}"\ndone\n'
-    )
-    python.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(python))
-    found = [probe for made, probe in probed(["A", "B", "C"], 60)]
-    assert [(probe.backend, probe.works) for probe in found] == [("A", True), ("B", False), ("C", True)]
 
 
 def probed(backends, timeout, said=lambda _: None):
@@ -211,11 +176,6 @@ def test_unknown_platform_is_a_finding():
     assert found["made"] and not found["works"] and "Abacus" in found["problem"]
 
 
-def test_nothing_to_remedy_where_all_is_well():
-    assert remedies_of() == []
-    assert "→" not in as_text(healthy())
-
-
 def test_emulated_opencl_is_warned_of_only_where_openmm_prefers_it():
     probes = [
         *healthy().probes,
@@ -230,18 +190,6 @@ def test_a_platform_on_which_nothing_runs_has_a_substitute():
     probes = [*healthy().probes, Probe("TorchForce", "CUDA", False, "no CUDA device", None, 0.0)]
     (remedy,) = remedies_of(probes=probes, fastest_platform="CUDA")
     assert "CUDA, which OpenMM takes unless told otherwise" in remedy and "--platform CPU" in remedy
-
-
-def test_a_stand_in_for_torch_force_is_told():
-    probes = [
-        Probe("TorchForce", "Reference", False, "it is not installed", None, 0.0),
-        Probe("PythonForce", "CPU", True, None, None, 0.1),
-        Probe("PythonForce", "Reference", True, None, None, 0.1),
-    ]
-    (remedy,) = remedies_of(probes=probes)
-    assert "PythonForce stands in" in remedy and "torchforce" in remedy
-    assert replace(healthy(), probes=probes).ok
-    assert remedies_of(probes=[*probes, Probe("NativeForce", "CPU", True, None, None, 0.1)]) == []
 
 
 def test_versions_that_do_not_fit_are_named_with_what_to_do():
@@ -268,31 +216,6 @@ def test_versions_that_do_not_fit_are_named_with_what_to_do():
     (remedy,) = remedies_of(versions=acellera, probes=native)
     assert "1.10 was built for openmm 8.4 or 8.5, and here is openmm 8.6.1: uninstall it" in remedy
     assert "pip uninstall acellera-openmmtorch-cu13)" in remedy
-
-
-def test_where_no_force_works_all_ways_are_named():
-    broken = [Probe("NativeForce", "Reference", False, "no compiler", None, 0.0)]
-    (remedy,) = remedies_of(probes=broken)
-    for word in ("apt-get install g++", "openmm 8.5", "openmm-density[torchforce]"):
-        assert word in remedy
-
-
-def test_plugins_and_gpu_have_remedies_of_their_own():
-    plugins = {"/p/libOpenMMTorchReference.so": "libtorch_cuda.so: cannot open shared object file"}
-    torch_build, gpu = remedies_of(unloaded_plugins=plugins, gpu_problem="driver too old.")
-    assert "CUDA build" in torch_build and "'openmm-density[torchforce]'" in torch_build
-    assert "(driver too old)" in gpu
-    (triton,) = remedies_of(gpu="H200", versions=healthy().versions | {"triton": None})
-    assert "openmm-density[gpu]" in triton
-
-
-def test_whether_fits_share_a_gpu_at_one_time_is_told_where_there_is_one():
-    assert "MPS" not in as_text(healthy())
-    found = replace(healthy(), gpu="H200", multi_process_service="/usr/bin/nvidia-cuda-mps-control")
-    assert "/usr/bin/nvidia-cuda-mps-control" in as_text(found)
-    assert "not installed: fits that share a GPU have it in turns" in as_text(
-        replace(found, multi_process_service=None)
-    )
 
 
 @pytest.mark.opencl
@@ -329,21 +252,6 @@ def test_gpu_kernels_are_findings_where_the_process_that_tries_them_dies(tmp_pat
     found = {kernel.operator: kernel for kernel in probe_gpu_kernels(60, Doing(lambda _: None))}
     assert found.pop("planarity").works
     assert all(kernel.problem == "the process ended with status 3" for kernel in found.values()) and found
-
-
-def test_optional_packages_are_listed_but_not_missed():
-    versions = healthy().versions | dict.fromkeys(OPTIONAL_PACKAGES)
-    assert remedies_of(versions=versions) == []
-    text = as_text(replace(healthy(), versions=versions))
-    for package, use in OPTIONAL_PACKAGES.items():
-        assert package in text and f"optional: {use}" in text
-
-
-def test_times_of_earlier_days_are_told_from_those_of_today():
-    (kernel,) = healthy().kernels
-    assert "compiled earlier, in 20 s, -fopenmp" in as_text(healthy())
-    text = as_text(replace(healthy(), kernels=[replace(kernel, built_now=True)]))
-    assert "compiled, in 20 s, -fopenmp" in text
 
 
 def test_a_cache_in_which_others_can_write_is_told(tmp_path, monkeypatch):

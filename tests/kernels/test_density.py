@@ -13,12 +13,11 @@ from scipy.special import erf
 
 from openmm_density.energies.form_factors import blurring_b_factor, form_factor_gaussians
 from openmm_density.energies.measures import MEASURES as TABLE
-from openmm_density.kernels import compilation, density
+from openmm_density.kernels import compilation
 from openmm_density.kernels.density import (
     CROSS_CORRELATION,
     CROSS_CORRELATION_ABOUT_MEAN,
     INNER_PRODUCT,
-    LEAST_SQUARES,
     RELATIVE_ENTROPY,
     density_gather,
     density_similarity,
@@ -539,33 +538,6 @@ def test_the_energy_is_continuously_differentiable_at_the_cutoff(measure):
 
 
 @measures
-@finite_or_periodic
-def test_an_orthogonal_grid_written_as_another(measure, periodic):
-    scene = Scene(periodic=periodic).correlated()
-    similarity, gradient = scene.similarity(measure)
-    target, origin = scene.target, scene.origin
-
-    rotated, orthogonal = rotation(5), GRIDS["orthogonal"]
-    nearly = orthogonal.clone()
-    nearly[0, 1] = 1e-12
-    mirrored = orthogonal * torch.tensor([-1.0, 1.0, 1.0])
-    far_end = origin + orthogonal[:, 0] * (scene.shape[2] - 1)
-    identity = torch.eye(3, dtype=torch.float64)
-    for turn, matrix, start, voxels in (
-        (rotated, rotated @ orthogonal, rotated @ origin, target),
-        (identity, nearly, origin, target),
-        # x, y, z become the grid's third, first and second axis.
-        (identity, orthogonal[:, [1, 2, 0]], origin, target.permute(2, 0, 1).contiguous()),
-        # Counted from the other end.
-        (identity, mirrored, far_end, target.flip(2).contiguous()),
-    ):
-        scene.matrix, scene.origin, scene.target = matrix, start, voxels
-        found, found_gradient = scene.similarity(measure, scene.positions @ turn.T)
-        assert float(found) == pytest.approx(float(similarity), rel=TIGHT, abs=1e-7)
-        assert deviation(found_gradient @ turn, gradient) < GRADIENT[measure]
-
-
-@measures
 def test_moving_model_and_map_together_changes_nothing(measure):
     for matrix in (GRIDS["orthogonal"], GRIDS["triclinic"]):
         scene = Scene(matrix).correlated()
@@ -575,26 +547,6 @@ def test_moving_model_and_map_together_changes_nothing(measure):
         found, found_gradient = scene.similarity(measure)
         assert float(found) == pytest.approx(float(similarity), rel=1e-6, abs=1e-8)
         assert deviation(found_gradient, gradient) < GRADIENT[measure]
-
-
-@measures
-@pytest.mark.parametrize("offset", [0.0, -0.4, 5.0])
-def test_a_model_is_attracted_by_density_whatever_the_sum_of_the_map(measure, offset):
-    scene = Scene(shape=(30, 32, 31), n_atoms=1, gaussians=1, cutoff=5.0, awkward=False)
-    scene.spread(torch.full_like(scene.exponents, 0.3))
-    centre = scene.origin + scene.matrix @ torch.tensor([15.0, 16.0, 14.0], dtype=torch.float64)
-    scene.positions = centre[None, :].clone()
-    scene.target = scene.splat() / scene.splat().max() + offset
-    assert (float(scene.target.sum()) < 0) == (offset < 0)
-    for direction in (
-        *torch.eye(3, dtype=torch.float64),
-        torch.tensor([-0.6, 0.0, 0.8], dtype=torch.float64),
-    ):
-        _, gradient = scene.similarity(measure, scene.positions + 1.2 * direction)
-        # The entropy spreads a model over all that is positive: towards the middle, but not straight. What it is here, 0.87, does
-        # not depend on the atom's amplitude.
-        straight = 0.8 if measure == RELATIVE_ENTROPY and offset > 0 else 0.99
-        assert float(gradient[0] @ direction) < -straight * float(gradient[0].norm()) < 0
 
 
 @measures
@@ -615,15 +567,6 @@ def test_nan_and_infinite_coordinates_leave_the_others_alone(measure):
         assert torch.equal(similarity, exact)
         assert torch.equal(gradient[kept], exact_gradient[kept])
         assert float(reference_similarity) == pytest.approx(float(similarity), rel=TIGHT, abs=1e-7)
-
-
-def test_nan_coordinates_in_splat_and_gather():
-    scene = Scene(n_atoms=20)
-    scene.positions[4, 2], scene.positions[7, 0] = math.nan, math.inf
-    assert scene.splat().isfinite().all()
-    for found, exact in zip(scene.gather(), scene.gather(reference.density_gather)):
-        assert not found[[4, 7]].any()
-        assert deviation(found, exact) < TIGHT
 
 
 def expected_without_density(scene, measure):
@@ -687,18 +630,6 @@ def test_no_atoms_make_an_empty_grid():
     assert torch.equal(density, torch.zeros(scene.shape))
     derivatives = density_gather(scene.gradient, *empty, 3.0, *scene.place)
     assert [tuple(d.shape) for d in derivatives] == [(0, 3), (0, 2), (0, 2)]
-
-
-@pytest.mark.parametrize("measure", [CROSS_CORRELATION_ABOUT_MEAN, LEAST_SQUARES])
-def test_a_uniform_density_has_no_correlation_about_the_mean(measure):
-    for n in (6, 400):
-        scene = Scene(cell_steps(1.0, 1.0, 1.0), shape=(1, 1, n), periodic=True, n_atoms=n, awkward=False)
-        scene.positions = scene.origin + torch.arange(n).double()[:, None] * scene.matrix[:, 0]
-        scene.amplitudes[:] = scene.amplitudes[0].clone()
-        scene.spread(torch.full_like(scene.exponents, 0.3))
-        similarity, gradient = scene.similarity(measure)
-        assert float(similarity) == 0
-        assert not gradient.any()
 
 
 def test_only_the_selected_atoms_count_and_feel_a_force():
@@ -1022,19 +953,6 @@ def test_without_a_compiler_the_reference_serves_the_same_operators(tmp_path):
     process = run_elsewhere(tmp_path, tmp_path / "cache", CXX="/nonexistent")
     loaded, _ = check_results_from_elsewhere(tmp_path, process)
     assert not loaded
-
-
-@grids
-@pytest.mark.parametrize(
-    "implementation", [density_gather, density._reference_gather], ids=["kernel", "pytorch"]
-)
-def test_positions_alone_can_be_differentiated(matrix, implementation):
-    scene = Scene(matrix)
-    exact = scene.gather()
-    model = (scene.positions, scene.amplitudes, scene.exponents, scene.cutoff, *scene.place, False)
-    x, amplitudes, exponents = implementation(scene.gradient, *model, parameters=False)
-    assert deviation(x, exact[0]) < TIGHT
-    assert amplitudes.shape == exponents.shape == (len(scene.positions), 0)
 
 
 @grids

@@ -13,13 +13,10 @@ from openmm_density.kernels.planarity import gpu, pack_planes, reference
 from .test_planarity import (
     BROKEN,
     SIGMA,
-    assert_no_net_force_and_torque,
-    assert_normals_match_eigh,
     groups,
     largest,
     mixed,
     packed,
-    shapes,
     with_field,
 )
 
@@ -98,16 +95,6 @@ def test_atoms_beside_the_planes_have_no_force(poisoned):
     assert not gradient[len(positions) :].any()
 
 
-@shapes
-def test_normals_match_eigh_of_the_same_coordinates(shape):
-    assert_normals_match_eigh(shape, 20_000 if ON_GPU else 64, planarity)
-
-
-@pytest.mark.parametrize("size", [4, 5, 9])
-def test_each_plane_has_no_net_force_and_no_net_torque(size):
-    assert_no_net_force_and_torque(2000 if ON_GPU else 32, size, planarity)
-
-
 @both_types
 def test_degenerate_planes_have_no_force_and_leave_the_others_alone(dtype, poisoned):
     n_planes = 3 + len(BROKEN)
@@ -126,14 +113,6 @@ def test_an_atom_gone_astray_stays_finite(far):
     positions[3, 1] = far
     energy, gradient = planarity(positions, *packed(1, 6))
     assert energy.isfinite() and gradient.isfinite().all()
-
-
-def test_constants_do_not_depend_on_the_positions(poisoned):
-    planes = packed(40, 5, np.geomspace(1e-12, 1e12, 200).reshape(40, 5))
-    expected = (0.5 * math.log(2 * math.pi) - planes.inverse_sigmas.double().log()).sum().item()
-    for coordinate in (0.0, math.nan):
-        energy, _ = planarity(torch.full((200, 3), coordinate), *planes, constants=True)
-        assert energy.item() == pytest.approx(expected, rel=1e-13, abs=1e-8)
 
 
 def test_the_same_bits_every_time():

@@ -6,7 +6,7 @@ import torch
 
 from openmm_density.kernels.scatter import structured_gather, structured_scatter_add
 
-from .test_scatter import CASES, TABLE_ERRORS, index_types, numpy_sum, wrapped_cubes
+from .test_scatter import CASES, index_types, numpy_sum, wrapped_cubes
 
 DEVICE = torch.device("cuda")
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
@@ -28,24 +28,6 @@ def test_sums_are_those_of_numpy_and_the_same_each_time(make, dtype):
     assert torch.equal(result, structured_scatter_add(*on_device(values, wa, wbwc, map_size)).cpu())
     read = structured_gather(*on_device(torch.arange(map_size, dtype=torch.float32), wa, wbwc)).cpu()
     assert torch.equal(read, (wa.long()[:, :, None, None] + wbwc.long()[:, None]).float())
-
-
-@pytest.mark.parametrize(("arguments", "message"), TABLE_ERRORS.values(), ids=TABLE_ERRORS.keys())
-def test_bad_tables_are_refused_by_both_operators(arguments, message):
-    cubes, wa, wbwc, map_size = on_device(*arguments.values())
-    with pytest.raises(ValueError, match=message):
-        structured_scatter_add(cubes, wa, wbwc, map_size)
-    with pytest.raises(ValueError, match=message):
-        structured_gather(torch.ones(map_size, device=DEVICE), wa, wbwc)
-
-
-def test_the_gradient_is_the_gather():
-    values, wa, wbwc, map_size = on_device(*wrapped_cubes(40, (4, 5, 6), (12, 11, 10)))
-    values.requires_grad_()
-    (
-        structured_scatter_add(values, wa, wbwc, map_size) * torch.arange(map_size, device=DEVICE)
-    ).sum().backward()
-    assert torch.equal(values.grad, (wa.long()[:, :, None, None] + wbwc.long()[:, None]).float())
 
 
 def test_in_a_cuda_graph():

@@ -5,13 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
-
-import pytest
-
-from openmm_density.kernels.compilation.commands import run_command, run_commands
 
 from .compilers import compiler_script
 
@@ -53,22 +48,6 @@ def assert_ended(folder: Path, count: int) -> None:
     while not all(ended(each) for each in numbers):
         assert time.monotonic() < deadline
         time.sleep(0.01)
-
-
-def test_one_that_takes_too_long_is_killed_with_what_it_started(tmp_path):
-    with pytest.raises(subprocess.TimeoutExpired):
-        run_command(["sh", "-c", hanging(tmp_path, "slow")], tmp_path, 0.5)
-    assert_ended(tmp_path, 2)
-
-
-def test_where_one_cannot_run_the_others_are_killed(tmp_path, monkeypatch):
-    # As on a machine with several processors.
-    processors = threading.BoundedSemaphore(2)
-    monkeypatch.setattr("openmm_density.kernels.compilation.commands._running.processors", processors)
-    waits = f"while [ ! -e {tmp_path}/slow.inner ]; do sleep 0.01; done; exec sleep 120"
-    with pytest.raises(subprocess.TimeoutExpired):
-        run_commands([["sh", "-c", waits], ["sh", "-c", hanging(tmp_path, "slow")]], tmp_path, 0.5)
-    assert_ended(tmp_path, 2)
 
 
 def test_a_program_that_ends_with_an_error_waits_for_no_compiler(tmp_path):

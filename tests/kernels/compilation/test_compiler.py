@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from openmm_density.kernels.compilation import sources
-
 from ..children import Child
 from .compilers import (
     REAL_COMPILER,
-    calls,
-    compiler_script,
     copying_compiler,
     leftovers,
     listed_and_loaded,
@@ -43,15 +39,6 @@ def test_the_compilers_own_words_are_kept(tmp_path):
     assert len(report["warnings"]) == 1
     assert leftovers(tmp_path) == []
     assert list(tmp_path.glob("*.so")) == []
-
-
-def test_an_error_in_the_source_is_not_tried_again_with_other_flags(tmp_path):
-    complaint = f"{sources.KERNELS}/neighbors/cpu.cpp:12:3: error: expected something else"
-    compiler = compiler_script(tmp_path / "compiler", f"echo '{complaint}' >&2; exit 1")
-    report = load("neighbors", cache=tmp_path / "cache", CXX=compiler)
-    assert report["loaded"] == [False]
-    assert complaint in report["error_text"]
-    assert len(calls(compiler)) == 1
 
 
 def test_a_compiler_without_openmp_or_native_code_is_asked_for_less(compiled, tmp_path):

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import hashlib
 import json
 import os
 import shutil
 import stat
-import time
 
 import pytest
 from filelock import FileLock
 
-from openmm_density.kernels.compilation import libraries
-
-from ..children import Child
-from .compilers import calls, copying_compiler, leftovers, load, loaded_here
+from .compilers import calls, copying_compiler, leftovers, load
 
 
 @pytest.mark.parametrize("damage", ["truncated", "overwritten", "record lost", "record empty"])
@@ -39,26 +33,6 @@ def test_a_damaged_library_is_compiled_again(compiled, tmp_path, damage):
     assert report["warnings"] == []
     assert library.read_bytes() == whole
     assert len(calls(compiler)) == 2
-
-
-def loaded_on_another_processor():
-    libraries._processor = lambda: "another"
-    return loaded_here("neighbors")
-
-
-def test_other_flags_compilers_and_processors_have_libraries_of_their_own(compiled, tmp_path):
-    cache = tmp_path / "cache"
-    one = copying_compiler(tmp_path / "one", compiled["library"])
-    two = copying_compiler(tmp_path / "two", compiled["library"])
-    libraries = {
-        load("neighbors", cache=cache, CXX=one)["library"],
-        load("neighbors", cache=cache, CXX=two)["library"],
-        load("neighbors", cache=cache, CXX=one, OPENMM_DENSITY_CXXFLAGS="-O1")["library"],
-        Child(loaded_on_another_processor, cache=cache, CXX=one).result()["library"],
-    }
-    assert len(libraries) == 4
-    assert "-O1" in calls(one)[1]
-    assert "-march=native" not in calls(one)[1]
 
 
 def planted(cache, compiler, library):
@@ -129,19 +103,6 @@ def test_a_planted_library_is_compiled_anew_in_a_folder_of_ones_own(compiled, tm
         assert not path.stat().st_mode & 0o022
 
 
-def loaded_with_all_rights():
-    os.umask(0)
-    return loaded_here("neighbors")
-
-
-def test_what_is_made_is_for_this_user_alone_whatever_the_umask(compiled, tmp_path):
-    compiler = copying_compiler(tmp_path / "compiler", compiled["library"])
-    cache = tmp_path / "new" / "cache"
-    library = Child(loaded_with_all_rights, cache=cache, CXX=compiler).result()["library"]
-    assert [stat.S_IMODE(folder.stat().st_mode) for folder in (cache, cache.parent)] == [0o700, 0o700]
-    assert not any(path.stat().st_mode & 0o022 for path in (library, library.with_suffix(".json")))
-
-
 def test_what_killed_processes_left_goes_at_the_next_start(compiled, tmp_path):
     cache = tmp_path / "cache"
     compiler = copying_compiler(tmp_path / "compiler", compiled["library"])
@@ -161,25 +122,3 @@ def test_what_killed_processes_left_goes_at_the_next_start(compiled, tmp_path):
     load("neighbors", cache=cache, CXX=compiler)
     assert leftovers(cache) == sorted(own)
     assert len(calls(compiler)) == 1
-
-
-def without_locks(workspaces, age):
-    def none(*_):
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    fcntl.flock = none
-    for workspace in workspaces:
-        os.utime(workspace, (time.time() - age, time.time() - age))
-    return loaded_here("neighbors")
-
-
-def test_without_locks_libraries_are_compiled_and_only_what_is_old_is_abandoned(compiled, tmp_path):
-    compiler = copying_compiler(tmp_path / "compiler", compiled["library"])
-    for age, left in ((3600, ["density-0123-4567.compiling-abcd"]), (2 * 24 * 3600, [])):
-        cache = tmp_path / f"cache {age}"
-        workspace = cache / "density-0123-4567.compiling-abcd"
-        workspace.mkdir(parents=True)
-        cache.chmod(0o700)
-        found = Child(without_locks, [workspace], age, cache=cache, CXX=compiler).result()
-        assert found["loaded"] == [True] and found["warnings"] == []
-        assert leftovers(cache) == left

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import io
 import os
 import platform
-import pty
-import re
 import signal
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -52,41 +47,6 @@ def test_a_machine_without_a_compiler_uses_what_was_compiled_before(compiled, tm
     report = load("neighbors", cache=compiled["cache"], PATH=tmp_path)
     assert report["loaded"] == [True]
     assert report["warnings"] == []
-
-
-def loaded_by_eight_threads():
-    with contextlib.redirect_stderr(io.StringIO()) as printed, ThreadPoolExecutor(8) as pool:
-        return list(pool.map(compilation.load, ["neighbors"] * 8)), printed.getvalue()
-
-
-def test_threads_of_one_process_compile_once(compiled, tmp_path):
-    compiler = copying_compiler(tmp_path / "compiler", compiled["library"], "sleep 0.3")
-    loaded, printed = Child(loaded_by_eight_threads, cache=tmp_path / "cache", CXX=compiler).result()
-    assert loaded == [True] * 8
-    assert len(calls(compiler)) == 1
-    assert printed == "", "nothing is said where nobody watches"
-
-
-def test_a_terminal_is_told_once_that_it_takes_a_while(compiled, tmp_path):
-    compiler = copying_compiler(tmp_path / "compiler", compiled["library"])
-    shown = []
-    for _ in range(2):
-        ours, theirs = pty.openpty()
-        load("neighbors", cache=tmp_path / "cache", CXX=compiler, terminal=os.ttyname(theirs))
-        os.write(theirs, b"end\n")
-        text = b""
-        while b"end" not in text:
-            text += os.read(ours, 10_000)
-        # Without what colours it and hides the cursor.
-        shown.append(re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", text.decode()).split("\r\n"))
-        os.close(theirs)
-        os.close(ours)
-    line, *rest = shown[0]
-    drawn = [each.strip() for each in line.split("\r")]
-    assert "openmm-density: compiling the neighbors kernel for this processor, once 0:00:00" in drawn
-    # What stays of a line that is written again and again.
-    assert drawn[-1].startswith("openmm-density: compiled the neighbors kernel 0:00:0")
-    assert rest == shown[1] == ["end", ""]
 
 
 def test_a_killed_builder_and_its_orphaned_compiler_block_nobody(compiled, tmp_path):
@@ -130,18 +90,6 @@ fi
     assert leftovers(cache) == []
 
 
-def test_a_library_that_does_not_load_is_compiled_again_and_then_reported(compiled, tmp_path):
-    broken = tmp_path / "broken.so"
-    broken.write_text("no library")
-    compiler = copying_compiler(tmp_path / "compiler", broken)
-    report = load("neighbors", cache=tmp_path / "cache", CXX=compiler)
-    assert report["loaded"] == [False]
-    assert "cannot be stored or loaded" in report["error"]
-    assert len(calls(compiler)) == 2
-    broken.write_bytes(compiled["library"].read_bytes())
-    assert load("neighbors", cache=tmp_path / "cache", CXX=compiler)["loaded"] == [True]
-
-
 def test_without_a_compiler_pytorch_serves_after_one_warning(tmp_path):
     offsets, report, messages = Child(
         listed_and_loaded, cache=tmp_path / "cache", CXX="/nonexistent"
@@ -171,11 +119,6 @@ def test_a_kernel_comes_without_its_operators_and_torchs_headers(tmp_path):
     assert Child(kernel_alone, "molecules", cache=cache).result() == (True, True, True)
     (record,) = cache.glob("*.json")
     assert record.name.startswith("molecules-kernel-") and "/torch/include" not in record.read_text()
-
-
-def test_a_kernel_that_cannot_be_had_is_an_error_each_time(tmp_path):
-    problem, serves, _ = Child(kernel_alone, "molecules", cache=tmp_path, CXX="/nonexistent").result()
-    assert problem.startswith("CXX names /nonexistent") and not serves
 
 
 def test_an_unwritable_cache_gives_way_to_a_temporary_folder_of_this_user(compiled, tmp_path):
