@@ -2,8 +2,6 @@ import copy
 import inspect
 import math
 import re
-import subprocess
-import sys
 import warnings
 from types import SimpleNamespace as Namespace
 
@@ -24,7 +22,6 @@ from openmm_density.energies.measures import SIMILARITIES
 from openmm_density.kernels.density import density_splat
 from openmm_density.models import prepare, read_model
 
-from ..forked_processes import forking
 from ..fragments import fragment as fragment_of_adk
 from ..small_models import ADK_CLOSED, ADK_OPEN
 from .contexts import context_of, energy_of, forces_of, system_of
@@ -147,15 +144,6 @@ def test_what_an_atom_weighs(adk_map, fragment, weights, expected):
         )
 
 
-def test_an_array_of_weights_belongs_to_the_atoms_in_the_order_in_which_they_are_given(adk_map, fragment):
-    chosen, weights = np.array([60, 12, 33]), np.array([1.0, 50.0, 7.0])
-    over_all = np.zeros(fragment.n)
-    over_all[chosen] = weights
-    exact = DensityFit(adk_map, fragment.topology, 5.0, atoms=chosen, weights=over_all)
-    fit = DensityFit(adk_map, fragment.topology, 5.0, atoms=chosen, weights=weights)
-    assert fit.similarity(fragment.positions) == pytest.approx(exact.similarity(fragment.positions), rel=1e-9)
-
-
 def test_form_factors_with_b_factors_and_occupancies_by_hand(adk_map, fragment):
     b, occupancy = np.linspace(0, 60, fragment.n), np.linspace(0.3, 1, fragment.n)
     fit = DensityFit(
@@ -213,52 +201,6 @@ def test_every_platform_gives_the_same_with_and_without_the_derivative(adk_map, 
                 if derivative is None:
                     derivatives = context.getState(parameterDerivatives=True).getEnergyParameterDerivatives()
                     assert derivatives["density_strength"] == pytest.approx(per_unit, rel=1e-5)
-
-
-READ_BACK = """
-import sys
-import openmm
-if sys.argv[1] == "with":
-    import openmm_density
-import numpy as np
-for path in sys.argv[3:]:
-    system = openmm.XmlSerializer.deserialize(open(path).read())
-    context = openmm.Context(system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("CPU"))
-    context.setPositions(np.load(sys.argv[2]))
-    print(repr(context.getState(energy=True).getPotentialEnergy()._value))
-"""
-
-
-def test_serialised_systems_in_a_fresh_process(adk_map, fragment, tmp_path):
-    energies = {}
-    for measure in ("cross-correlation", "map-potential"):
-        fit = DensityFit(
-            adk_map, fragment.topology, 5.0, similarity=measure, positions=fragment.positions, force_group=4
-        )
-        system = system_of(fragment.n, fit.create_force())
-        text = openmm.XmlSerializer.serialize(system)
-        energy = energy_of(context_of(system, fragment.positions, "CPU"))
-        here = openmm.XmlSerializer.deserialize(text)
-        assert energy_of(context_of(here, fragment.positions, "CPU")) == energy
-        assert here.getForce(0).getForceGroup() == 4
-        path = tmp_path / f"{measure}.xml"
-        path.write_text(text)
-        energies[path] = energy
-    np.save(tmp_path / "positions.npy", fragment.positions / 10)
-
-    def start(which):
-        command = [sys.executable, "-c", READ_BACK, which, tmp_path / "positions.npy", *energies]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-    with forking():
-        with_import = start("with")
-    without = start("without")
-    out, err = with_import.communicate(timeout=120)
-    assert with_import.returncode == 0, err
-    assert [float(line) for line in out.splitlines()[-2:]] == list(energies.values())
-    _, err = without.communicate(timeout=120)
-    assert without.returncode != 0
-    assert "openmm_density" in err or "TorchForce" in err
 
 
 def test_two_maps_two_regions_two_resolutions_and_two_contexts_at_once(adk_map, fragment):
@@ -333,12 +275,6 @@ def test_water_ions_and_hydrogens_are_not_fitted_but_ligands_are(adk_map):
         with pytest.raises(InputError, match=f"fitted atom {virtual.index} .*has none"):
             DensityFit(adk_map, topology, 5.0, atoms="all", weights=weights)
     assert DensityFit(adk_map, topology, 5.0, atoms="all", weights="unity").n_fitted_atoms == 14
-
-
-def test_a_topology_of_mdtraj(adk_map, fragment):
-    fit = DensityFit(adk_map, mdtraj.Topology.from_openmm(fragment.topology), 5.0)
-    exact = DensityFit(adk_map, fragment.topology, 5.0)
-    assert fit.similarity(fragment.positions) == exact.similarity(fragment.positions)
 
 
 def test_the_default_cutoff_is_four_sigma(adk_map, fragment):
@@ -668,26 +604,6 @@ def test_wider_atoms_are_those_of_a_fit_at_a_coarser_resolution(adk_map, fragmen
     blurred = adk_map.gaussian_filter(1.5)
     similarity = DensityFit(blurred, fragment.topology, 8.0, **arguments).similarity(fragment.positions)
     assert fit.with_map(blurred, 8.0).similarity(fragment.positions) == similarity
-
-
-def sums_of_squares(voxel, sigma=1.0):
-    """Σρ² of one atom at positions spread over a voxel."""
-    shape, origin = [21, 21, 21], torch.zeros(3, dtype=torch.float64)
-    matrix = torch.eye(3, dtype=torch.float64) * voxel
-    amplitudes, exponents = torch.ones(1, 1), torch.full((1, 1), 0.5 / sigma**2)
-    sums = []
-    for shift in np.ndindex(3, 3, 3):
-        x = (torch.tensor(shift, dtype=torch.float64)[None, :] / 4 + 10) * voxel
-        density = density_splat(x, amplitudes, exponents, 4 * sigma, matrix, origin, shape)
-        sums.append(float((density.double() ** 2).sum()))
-    return np.array(sums)
-
-
-def test_grid_pinning_is_gone_at_the_coarsest_voxels_that_are_allowed():
-    fine = sums_of_squares(1.25)
-    assert fine.max() / fine.min() - 1 < 0.025
-    coarse = sums_of_squares(1 / 0.56)
-    assert coarse.max() / coarse.min() > 1.5
 
 
 def test_a_model_in_its_own_map_feels_no_grid(fragment):

@@ -1,5 +1,4 @@
 import pickle
-import re
 import warnings
 
 import numpy as np
@@ -8,9 +7,7 @@ import pytest
 import torch
 from openmm import unit
 
-from openmm_density.base import plugins
 from openmm_density.base.errors import InputError
-from openmm_density.base.plugins import openmm_torch_problem, openmm_torch_versions
 from openmm_density.energies import forces
 from openmm_density.energies.forces import (
     BACKENDS,
@@ -201,21 +198,6 @@ def test_a_missing_module_a_missing_class_and_a_failing_evaluation_are_told_apar
     backend_problem.cache_clear()
 
 
-@pytest.mark.skipif(openmm_torch_versions().get("openmmtorch", "") is None, reason="no openmm-torch")
-def test_a_wheel_that_was_built_for_another_openmm_is_not_used(monkeypatch):
-    """With OpenMM 8.6 reading a System with such a force ends the process, although its energy is right."""
-    assert openmm_torch_problem() is None
-    installed = plugins.installed_version
-    monkeypatch.setattr(
-        plugins, "installed_version", lambda package: "8.6.1" if package == "openmm" else installed(package)
-    )
-    backend_problem.cache_clear()
-    assert re.fullmatch(
-        r"\S+ 1\.\d+ was built for openmm 8.*, and here is 8.6.1", backend_problem("TorchForce")
-    )
-    backend_problem.cache_clear()
-
-
 @pytest.fixture
 def fake_python_force(monkeypatch):
     """A stand-in for `openmm.PythonForce` that keeps what it is given."""
@@ -235,22 +217,6 @@ def fake_python_force(monkeypatch):
 
     monkeypatch.setattr(openmm, "PythonForce", PythonForce, raising=False)
     monkeypatch.setattr(forces, "backend_problem", lambda backend: None)
-
-
-def test_a_backend_that_takes_particles_is_given_the_module_of_these(fake_python_force, monkeypatch):
-    chosen = np.array([2, 0])
-    arguments = dict(backend="PythonForce", of_particles=(chosen, PeriodicSpring), periodic=True)
-    whole = spring(**arguments)
-    assert isinstance(whole.computation.module, Spring)
-    monkeypatch.setattr(
-        openmm.PythonForce,
-        "setParticles",
-        lambda force, particles: force.settings.update(particles=particles),
-        raising=False,
-    )
-    part = spring(**arguments)
-    assert part.settings["particles"] == [2, 0]
-    assert isinstance(part.computation.module, PeriodicSpring)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
@@ -294,33 +260,3 @@ def test_only_torch_force_has_parameter_derivatives(fake_python_force):
     spring(backend="PythonForce", parameter_derivative=False)
     with pytest.raises(InputError, match="PythonForce has no energy derivatives"):
         spring(backend="PythonForce", parameter_derivative=True)
-
-
-@pytest.mark.opencl
-def test_all_torch_plugins_of_platforms_that_are_here_are_loaded():
-    plugins.load_torch_plugins()
-    assert plugins.unloaded_plugins() == {}
-    assert not plugins.absent_platforms().keys() & set(plugins.platform_names())
-
-
-NO_OPENCL = "libOpenCL.so.1: cannot open shared object file: No such file or directory"
-NO_PLUGIN = "libOpenMMOpenCL.so: cannot open shared object file: No such file or directory"
-
-
-@pytest.mark.parametrize(
-    ("reason", "of_openmm", "absent"),
-    [
-        (NO_OPENCL, NO_OPENCL, ("OpenCL", "libOpenCL.so.1")),
-        (NO_PLUGIN, NO_OPENCL, ("OpenCL", "libOpenCL.so.1")),
-        ("libcuda.so.1: cannot open shared object file: No such file or directory", None, ("CUDA", "libcuda.so.1")),
-        (NO_PLUGIN, None, None),
-        (NO_PLUGIN, NO_PLUGIN, None),
-        (NO_PLUGIN, "/p/libOpenMMOpenCL.so: file too short", None),
-        ("libtorch_cuda.so: cannot open shared object file: No such file or directory", None, None),
-        ("/p/libOpenMMTorchOpenCL.so: undefined symbol: _ZN6OpenMM", None, None),
-    ],
-)  # fmt: skip
-def test_a_plugin_of_a_platform_that_is_not_here_is_told_from_a_broken_one(reason, of_openmm, absent):
-    own = f"Error loading library /p/libOpenMMTorchOpenCL.so: {reason}"
-    failures = [own, *([f"Error loading library /p/libOpenMMOpenCL.so: {of_openmm}"] if of_openmm else [])]
-    assert plugins.absent_platform(own, failures) == absent

@@ -18,7 +18,6 @@ from openmm_density.energies.modules import (
 from openmm_density.kernels import density as density_kernel
 from openmm_density.kernels.density import reference
 from openmm_density.kernels.interpolation import reference as interpolation_reference
-from openmm_density.kernels.planarity import pack_planes
 
 
 def name_of(measure):
@@ -152,15 +151,6 @@ def test_positions_of_another_number_are_refused_also_after_freezing(name):
                 words = f"a topology of 14 atoms, but the System has {len(positions)} particles"
                 with pytest.raises(error, match=words):
                     candidate(positions, *boxes, k)
-
-
-def test_several_modules_do_not_share_anything():
-    one, other = density_energy(), density_energy("relative-entropy")
-    k = torch.tensor(1.0)
-    before = float(one(POSITIONS, k)[0])
-    other(POSITIONS + 0.03, k)
-    other.target.fill_(math.nan)
-    assert float(one(POSITIONS, k)[0]) == before
 
 
 def test_a_target_that_is_not_contiguous_is_understood():
@@ -316,19 +306,3 @@ def test_a_step_wakes_no_threads_of_torch_which_would_spin_on(forked):
     assert ran.returncode == 0, ran.stderr
     # The planarity's own threads share its many atoms.
     assert int(ran.stdout.split()[-1]) <= 1
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_the_operators_apply_a_scale(dtype):
-    scale = torch.tensor(-2.5, dtype=torch.float64)
-    positions = POSITIONS.to(dtype)
-    for energy in (density_energy("about-mean"), density_energy("relative-entropy"), map_energy()):
-        similarity, gradient = energy.similarity(positions)
-        same, scaled = energy.similarity(positions, scale)
-        assert torch.equal(same, similarity)
-        torch.testing.assert_close(scaled, gradient * -2.5, rtol=1e-6, atol=0)
-    planes = pack_planes([([[0, 1, 2, 3]], 0.01), ([[2, 3, 4, 5, 6]], 0.02)])
-    energy, gradient = torch.ops.openmm_density.planarity(positions, *planes)
-    same, scaled = torch.ops.openmm_density.planarity(positions, *planes, False, scale)
-    assert torch.equal(same, energy)
-    torch.testing.assert_close(scaled, gradient * -2.5, rtol=1e-6, atol=0)

@@ -8,9 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from openmm_density.base.errors import InputError
-from openmm_density.fitting.end_within import SECONDS, VARIABLE, seconds_to_end
-
 # As OpenMM where it makes a Context: no thread of Python runs. The kernel gives a signal to a thread that takes it.
 HOLDS_PYTHON = """
 import ctypes, signal
@@ -83,26 +80,8 @@ def test_who_listens_hears_at_once_and_what_has_left_in_time_is_not_ended(tmp_pa
     assert process.returncode == 0 and gone(watcher)
 
 
-def test_what_answers_and_then_takes_too_long_is_ended(tmp_path: Path) -> None:
-    process, _ = running(tmp_path, 0.3, ANSWERS.format(after=3600))
-    process.send_signal(signal.SIGTERM)
-    assert process.communicate(timeout=60) == ("heard\n", "none has begun\n")
-    assert process.returncode == -signal.SIGKILL
-
-
 def test_it_ends_with_a_process_that_is_killed(tmp_path: Path) -> None:
     process, watcher = running(tmp_path, 3600, ANSWERS.format(after=0.0))
     process.kill()
     process.communicate(timeout=60)
     assert gone(watcher)
-
-
-def test_the_time_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(VARIABLE, raising=False)
-    assert seconds_to_end() == SECONDS < 15
-    monkeypatch.setenv(VARIABLE, "27.5")
-    assert seconds_to_end() == 27.5
-    for wrong in ("0", "-1", "soon", "nan", "inf"):
-        monkeypatch.setenv(VARIABLE, wrong)
-        with pytest.raises(InputError, match=f'{VARIABLE}.* found "{wrong}"'):
-            seconds_to_end()

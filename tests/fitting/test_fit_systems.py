@@ -5,10 +5,9 @@ from types import SimpleNamespace
 import openmm
 import pytest
 
-from openmm_density import DensityFit, PlanarityRestraint
 from openmm_density.energies.context_parameters import parameter_names
 from openmm_density.energies.forces import backend_problem
-from openmm_density.fitting import FlexibleFit, fit_systems
+from openmm_density.fitting import fit_systems
 from openmm_density.fitting.fit_systems import (
     DENSITY_GROUP,
     FORCE_FIELD_GROUP,
@@ -19,7 +18,7 @@ from openmm_density.fitting.fit_systems import (
 from openmm_density.fitting.protocols import Stage
 from openmm_density.kernels import compilation
 
-from ..fragments import RESOLUTION, fragment, map_of
+from ..fragments import RESOLUTION
 
 
 def test_the_blurred_map_is_that_of_a_model_at_the_coarser_resolution(fitted):
@@ -41,20 +40,6 @@ def test_a_system_is_built_once_for_each_resolution_pressure_and_blur(fitted):
     assert pressed[0] is fit.density and pressed[1] is not fit.system
     barostats = [force for force in pressed[1].getForces() if isinstance(force, openmm.MonteCarloBarostat)]
     assert len(barostats) == 1 and not any("Barostat" in force.getName() for force in fit.system.getForces())
-
-
-def test_of_a_large_model_the_first_and_the_newest_system_are_kept_and_none_of_the_first_minimisation(
-    fitted, monkeypatch
-):
-    systems = fitted[0]._systems
-    monkeypatch.setattr(fit_systems, "LARGE", 0)
-    wider = systems.at(blur=1.23)
-    assert systems.at(blur=1.23) is wider
-    systems.at(blur=1.24)
-    assert systems.at()[1] is systems.system and systems.at(blur=1.23) is not wider
-    first = systems.without_density
-    systems.forget_first()
-    assert systems.without_density is not first
 
 
 def test_its_forces_are_in_three_groups(fitted):
@@ -124,12 +109,6 @@ def test_gaussians_are_wider_only_where_similarities_can_be_compared(fitted):
     assert systems.of_stage(Stage("free", 4, strength=0.0), positions) is systems.at()
 
 
-def test_on_cuda_they_are_our_own(monkeypatch):
-    monkeypatch.setattr(fit_systems, "backend_problem", {"CudaGraphForce": None}.get)
-    options = FitSystems._force_options(SimpleNamespace(_platform="CUDA"))
-    assert options == {"parameter_derivative": False, "backend": "CudaGraphForce"}
-
-
 @pytest.mark.parametrize("platform", ["CPU", "Reference", "OpenCL"])
 def test_elsewhere_they_are_our_own_where_they_can_be_compiled(monkeypatch, platform):
     monkeypatch.setattr(fit_systems, "backend_problem", {"NativeForce": None}.get)
@@ -149,19 +128,3 @@ def test_on_cuda_a_slower_way_is_announced(monkeypatch, backend, graphs):
     with pytest.warns(UserWarning, match=rf"using {backend}, which is slower: .* \(no compiler\)"):
         options = FitSystems._force_options(SimpleNamespace(_platform="CUDA"))
     assert options == {"parameter_derivative": False, "cuda_graphs": graphs}
-
-
-def test_the_forces_of_a_fit_are_made_with_these_options(monkeypatch, tmp_path):
-    made = []
-    options = {"parameter_derivative": False, "cuda_graphs": True}
-    monkeypatch.setattr(FitSystems, "_force_options", lambda self: options)
-    for owner in (DensityFit, PlanarityRestraint):
-        create = owner.create_force
-        monkeypatch.setattr(
-            owner,
-            "create_force",
-            lambda self, _create=create, **given: made.append(given) or _create(self, **given),
-        )
-    model = fragment(tmp_path / "model.pdb", residues=16)
-    FlexibleFit(model, map_of(16, 0.0, 1, tmp_path), RESOLUTION, "quick")
-    assert len(made) >= 2 and all(given == options for given in made)

@@ -153,25 +153,6 @@ def test_so_it_is_after_a_signal_in_the_last_minimisation(parts, uninterrupted, 
     assert_same(flexible_fit(parts).run(RunFolder(tmp_path)), whole)
 
 
-def test_so_it_is_after_a_signal_while_the_strength_is_found(parts, tmp_path, monkeypatch):
-    protocol = Protocol((Stage("draw", 40),), strength="auto", minimize_first=20, minimize_last=0)
-    step, done = Dynamics.step, []
-
-    def stopping(self, *arguments, **named):
-        if not done:
-            signal.raise_signal(signal.SIGTERM)
-        done.append(step(self, *arguments, **named))
-        return done[-1]
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Dynamics, "step", stopping)
-        result = flexible_fit(parts, protocol).run(RunFolder(tmp_path))
-    assert result.interrupted and result.steps == 0
-    assert done == [0, 0] and result.strength == 0
-    rest = flexible_fit(parts, protocol).run(RunFolder(tmp_path))
-    assert not rest.interrupted and rest.steps == 40 and rest.strength > 0
-
-
 def test_so_it_is_on_reference_with_the_density_every_second_step(parts, tmp_path):
     protocol = replace(
         find_protocol("quick", RESOLUTION), strength=30.0, density_interval=2, minimize_first=20
@@ -232,17 +213,6 @@ def test_the_strength_is_calibrated_once_there_is_density(parts):
     assert result.stages[-1]["strength"] == pytest.approx(result.final_strength)
 
 
-def test_the_strength_needs_no_warm_up(parts, monkeypatch):
-    """A model that was just minimised has hardly any forces to weigh the density against."""
-    monkeypatch.setattr("openmm_density.fitting.stage_run.STRENGTH_BOUNDS", (1e-3, 1e6))
-    kelvin = (10.0, 300.0)
-    found = []
-    for stages in ((Stage("cold", 40, temperature=kelvin),), (Stage("warm", 400, 0.0), Stage("draw", 40))):
-        fit = flexible_fit(parts, Protocol(stages, minimize_last=0), save_interval=400)
-        found.append(fit.run().strength)
-    assert found[0] == pytest.approx(found[1], rel=0.5)
-
-
 @pytest.mark.parametrize("match_blur", [True, False])
 def test_gaussians_become_as_wide_as_the_map_shows_atoms(tmp_path, match_blur):
     there = fragment(tmp_path / "there.pdb", (0, 0, 0), RESIDUES)
@@ -279,27 +249,6 @@ def test_a_blow_up_is_rolled_back_to_the_last_state(parts, tmp_path, monkeypatch
     topology = mdtraj.Topology.from_openmm(fit.prepared.topology)
     assert mdtraj.load(str(tmp_path / "trajectory.dcd"), top=topology).n_frames == 6
     assert result.stages[-1]["strength"] == pytest.approx(30.0)
-
-
-def test_a_stage_after_one_that_blew_up_has_full_steps_and_strength(parts, monkeypatch):
-    check = Dynamics.checked
-    seen = []
-
-    def twice(self, context, step, stage):
-        seen.append((stage.name, step, context.getIntegrator().getStepSize().value_in_unit(unit.femtosecond)))
-        if len(seen) <= 2:
-            raise Unstable("it was made to")
-        return check(self, context, step, stage)
-
-    monkeypatch.setattr(Dynamics, "checked", twice)
-    protocol = Protocol(
-        (Stage("hold", 40), Stage("free", 40)), strength=30.0, minimize_first=20, minimize_last=0
-    )
-    result = flexible_fit(parts, protocol).run()
-    assert [femtoseconds for name, step, femtoseconds in seen if name == "hold"][:3] == [4.0, 2.0, 1.0]
-    assert {femtoseconds for name, _, femtoseconds in seen if name == "free"} == {4.0}
-    assert "with 2 fs to the end" in result.blow_ups[0] and "1 fs and strength / 2" in result.blow_ups[1]
-    assert [each["strength"] for each in result.stages] == pytest.approx([15.0, 30.0])
 
 
 def test_a_fit_killed_after_a_blow_up_goes_on_as_it_would_have(parts, tmp_path, monkeypatch):

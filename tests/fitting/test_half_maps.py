@@ -1,7 +1,6 @@
 """The strength that half maps allow."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
@@ -51,20 +50,6 @@ def test_whether_the_free_correlation_still_rises():
     assert scan(0.5, 0.6, 0.7, chosen=20.0).still_rises
     assert not scan(0.5, 0.6, 0.55, chosen=10.0).still_rises
     assert not scan(0.5, chosen=5.0).still_rises
-
-
-def test_what_is_done_beside_a_scan_ends_with_it(parts, monkeypatch):
-    ended = []
-
-    def interrupted(**_):
-        raise KeyboardInterrupt
-
-    fit = SimpleNamespace(run=interrupted, beside=SimpleNamespace(end=lambda: ended.append(True)))
-    monkeypatch.setattr(half_maps, "FlexibleFit", lambda *_, **__: fit)
-    model, halves = parts
-    with pytest.raises(KeyboardInterrupt):
-        scan_strengths(model, halves, RESOLUTION, PROTOCOL)
-    assert ended
 
 
 def test_what_cannot_be_scanned(parts):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
 import time
 from types import SimpleNamespace
 
@@ -14,11 +13,9 @@ import pytest
 from openmm_density import DensityMap
 from openmm_density.base.errors import InputError
 from openmm_density.fitting import FlexibleFit, helper_processes
-from openmm_density.fitting.checkpoints import RunFolder
 from openmm_density.fitting.helper_processes import HelperProcesses
 from openmm_density.fitting.output import OutputFolder
 from openmm_density.fitting.protocols import Protocol, Stage
-from openmm_density.validation.correlation import MapCorrelation
 
 from ..fragments import RESOLUTION, fragment, map_of
 
@@ -105,15 +102,6 @@ def short_fit(parts, **options):
     return FlexibleFit(model, density_map, RESOLUTION, protocol, threads=1, **options)
 
 
-def test_processes_end_with_a_run_of_which_no_files_are_written(parts, running, tmp_path):
-    fit = short_fit(parts)
-    fit.run(RunFolder(tmp_path))
-    assert not running.ended
-    result = fit.run()
-    assert running.ended
-    assert "q_score" in str(fit.map_report(fit.prepared.topology, result.final).result())
-
-
 def test_processes_end_where_a_fit_cannot_be_prepared_or_run(parts, running):
     fit = short_fit(parts)
 
@@ -127,47 +115,6 @@ def test_processes_end_where_a_fit_cannot_be_prepared_or_run(parts, running):
     with pytest.raises(InputError):
         short_fit(parts, planarity=-1.0)
     assert running.ended
-
-
-def test_what_was_begun_does_not_hold_up_an_error():
-    made = HelperProcesses(1)
-    with pytest.raises(ZeroDivisionError), made.ended_by_errors():
-        pending = [made.begin(time.sleep, 0.0) for _ in range(20)]
-        raise ZeroDivisionError
-    assert not made.has_processes and all(each._future.done() for each in pending[1:])
-    assert pending[-1].result() is None
-
-
-def test_rows_come_in_their_order_once_they_are_complete(parts):
-    """As where the correlation takes longer than the steps to the next row."""
-    model, density_map = parts
-    fit = FlexibleFit(model, density_map, RESOLUTION, PROTOCOL, threads=1, report_interval=20)
-    late, said = {}, []
-
-    class Late(HelperProcesses):
-        def begin(self, function, *arguments):
-            pending = super().begin(function, *arguments)
-            if function is MapCorrelation.cc_mask:
-                late[id(pending)] = pending
-                pending = SimpleNamespace(is_done=len(late) != 2, result=pending.result)
-            return pending
-
-    fit._run.stages._measurements._beside = Late()
-    result = fit.run(progress=lambda step, total, doing, row: said.append((step, row and row.step)))
-    assert [row.step for row in result.rows] == [0, 20, 40, 60, 80, 80]
-    assert all(np.isfinite(row.cc) for row in result.rows)
-    assert (20, None) in said and (60, 60) in said
-
-
-def test_arguments_that_calls_share_are_sent_once(processes):
-    many = np.arange(1000.0)
-    shared = processes.shared(many)
-    assert processes.shared(many) is shared
-    found = [processes.begin(np.dot, shared, factor) for factor in (1.0, 2.0)]
-    assert [each.result()[-1] for each in found] == [999.0, 1998.0]
-    (caller,) = (processes._idle.get(),)
-    processes._idle.put(caller)
-    assert shared.number in caller.kept and len(pickle.dumps(shared)) < 200
 
 
 def test_what_a_process_cannot_do_is_done_here(processes, parts):

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from openmm_density.fitting.interrupts import GRACE, Deadline, PromptExit, StopRequest
+from openmm_density.fitting.interrupts import GRACE, PromptExit, StopRequest
 
 # One step of native code that takes longer than anybody waits, and is ready when it runs: Python hears a signal at once.
 STUCK = """
@@ -81,24 +81,6 @@ def test_other_signals_go_where_they_went_before():
         os.close(outlet)
 
 
-def test_it_is_raised_at_once_where_that_is_asked_for(interruptible):
-    with StopRequest() as stop:
-        with pytest.raises(KeyboardInterrupt), stop.raising():
-            os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(60)
-        # What comes between two such parts is noted, and raised where the next one begins.
-        assert stop.requested
-        with pytest.raises(KeyboardInterrupt), stop.raising():
-            raise AssertionError("it has begun")
-
-
-def test_nothing_is_told_where_nothing_comes():
-    heard = threading.Event()
-    with StopRequest(heard.set) as stop:
-        pass
-    assert not stop.requested and not heard.is_set()
-
-
 def test_it_is_heard_while_native_code_runs_and_a_second_signal_ends_that():
     with running(STUCK) as process:
         process.send_signal(signal.SIGINT)
@@ -110,13 +92,6 @@ def test_it_is_heard_while_native_code_runs_and_a_second_signal_ends_that():
         process.send_signal(signal.SIGINT)
         assert process.stdout.readline() == "ended\n"
         assert process.wait(60) == 128 + signal.SIGINT
-
-
-def test_a_deadline_comes_by_itself():
-    deadline = Deadline(0.05)
-    assert not deadline.requested
-    time.sleep(0.06)
-    assert deadline.requested and Deadline(0).requested
 
 
 @pytest.fixture
@@ -134,24 +109,3 @@ def test_python_that_has_nothing_to_save_leaves_at_once(interruptible):
         time.sleep(60)
     assert signal.set_wakeup_fd(-1) == -1
     assert not ended.wait(GRACE + 0.1), "it has left by itself"
-
-
-def test_requests_of_another_kind_within_are_heard_there_alone(interruptible):
-    ended = threading.Event()
-    with PromptExit(ended.set):
-        with StopRequest() as stop:
-            os.kill(os.getpid(), signal.SIGINT)
-        assert stop.requested
-        with pytest.raises(KeyboardInterrupt):
-            os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(60)
-
-
-def test_native_code_that_has_nothing_to_save_is_ended():
-    stuck = STUCK.replace('StopRequest(lambda: print("heard", flush=True), ', "PromptExit(").replace(
-        "StopRequest", "PromptExit"
-    )
-    with running(stuck) as process:
-        process.send_signal(signal.SIGINT)
-        assert process.stdout.readline() == "ended\n"
-        assert process.wait(60) == 128 + signal.SIGINT

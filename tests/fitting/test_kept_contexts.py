@@ -47,29 +47,3 @@ def test_a_context_is_used_again_once_its_user_is_gone_and_is_then_as_new(system
     another = openmm.System()
     another.addParticle(1.0)
     assert contexts.lend(User(), another, integrator(10.0, 0.001)) not in (one, other)
-
-
-def test_none_is_used_again_where_a_fit_repeats_itself_or_after_a_blow_up(system: openmm.System) -> None:
-    for platform in (platform_named("CPU", 1), platform_named("Reference")):
-        contexts = KeptContexts(platform)
-        user = User()
-        one = contexts.lend(user, system, integrator(300.0, 0.002))
-        del user
-        assert contexts.lend(User(), system, integrator(300.0, 0.002)) is not one
-    contexts = KeptContexts(platform_named("CPU", 2))
-    user = User()
-    one = contexts.lend(user, system, integrator(300.0, 0.002))
-    contexts.forget()
-    del user
-    assert contexts.lend(User(), system, integrator(300.0, 0.002)) is not one
-
-
-def test_on_a_cpu_none_is_kept_of_a_system_whose_turn_is_over(system: openmm.System) -> None:
-    contexts = KeptContexts(platform_named("CPU", 2))
-    user = User()
-    one = contexts.lend(user, system, integrator(300.0, 0.002))
-    another = openmm.System()
-    another.addParticle(1.0)
-    contexts.lend(User(), another, integrator(300.0, 0.002))
-    del user
-    assert contexts.lend(User(), system, integrator(300.0, 0.002)) is not one

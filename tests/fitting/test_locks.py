@@ -3,14 +3,13 @@
 import errno
 import fcntl
 import os
-import socket
 import subprocess
 import sys
 
 import pytest
 
 from openmm_density.base.errors import InputError
-from openmm_density.fitting.locks import LOCK, FolderLock, is_ending, wait_until_free
+from openmm_density.fitting.locks import LOCK, FolderLock, wait_until_free
 
 HOLD = """
 import sys, time
@@ -51,28 +50,6 @@ def test_a_process_that_is_killed_lets_go(tmp_path):
     assert not (tmp_path / LOCK).exists()
 
 
-def test_a_lock_that_nobody_holds_any_more_is_let_go(tmp_path):
-    lock = FolderLock(tmp_path)
-    del lock
-    FolderLock(tmp_path).release()
-
-
-def test_a_lock_file_that_was_taken_away_is_made_again(tmp_path, monkeypatch):
-    real, calls = fcntl.flock, []
-
-    def flock(descriptor, operation):
-        if not calls:
-            (tmp_path / LOCK).unlink()
-        calls.append(operation)
-        real(descriptor, operation)
-
-    monkeypatch.setattr(fcntl, "flock", flock)
-    with FolderLock(tmp_path):
-        assert len(calls) == 2 and (tmp_path / LOCK).exists()
-        with pytest.raises(InputError, match="is running"):
-            FolderLock(tmp_path)
-
-
 def test_a_file_system_without_locks_serves_with_a_warning(tmp_path, monkeypatch):
     def flock(*_):
         raise OSError(errno.ENOLCK, "No locks available")
@@ -103,16 +80,6 @@ def test_a_folder_that_cannot_be_locked_keeps_no_file_of_ours(tmp_path, monkeypa
     FolderLock(tmp_path).release()
 
 
-@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.ENOSPC])
-def test_a_folder_that_takes_no_file_is_told_of(tmp_path, monkeypatch, number):
-    def refuse(path, *_, **__):
-        raise OSError(number, os.strerror(number), path)
-
-    monkeypatch.setattr(os, "open", refuse)
-    with pytest.raises(InputError, match=rf"cannot be written to \({os.strerror(number)}\): choose"):
-        FolderLock(tmp_path)
-
-
 def test_a_fit_in_a_folder_is_waited_for_by_who_asks_for_it(tmp_path):
     first, heard = FolderLock(tmp_path), []
 
@@ -125,36 +92,3 @@ def test_a_fit_in_a_folder_is_waited_for_by_who_asks_for_it(tmp_path):
     FolderLock(tmp_path).release()
     wait_until_free(tmp_path / "none", waiting)
     assert not (tmp_path / "none").exists()
-
-
-def test_a_killed_process_is_waited_for_until_the_system_has_taken_its_lock(tmp_path, monkeypatch):
-    # As where it takes a moment to free the memory of a process: here another one has inherited what it held.
-    ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait()
-    held = FolderLock(tmp_path)
-    (tmp_path / LOCK).write_text(f"process {ended.pid} on {socket.gethostname()}")
-    slept = []
-
-    def sleep(seconds):
-        slept.append(seconds)
-        held.release()
-
-    monkeypatch.setattr("openmm_density.fitting.locks.time.sleep", sleep)
-    FolderLock(tmp_path).release()
-    assert slept
-
-
-def test_who_is_being_ended_is_known(tmp_path):
-    host = socket.gethostname()
-    assert not is_ending(f"process {os.getpid()} on {host}")
-    child = os.fork()
-    if not child:
-        os._exit(0)
-    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)  # it has ended, and nobody has asked how
-    try:
-        assert is_ending(f"process {child} on {host}")
-        assert not is_ending(f"process {child} on another-{host}")
-    finally:
-        os.waitpid(child, 0)
-    assert is_ending(f"process {child} on {host}")
-    assert not is_ending("")

@@ -1,10 +1,8 @@
 """The rows of the log."""
 
 import pytest
-from openmm import unit
 
 from openmm_density import DensityFit
-from openmm_density.fitting.fit_systems import DENSITY_GROUP
 from openmm_density.fitting.protocols import Stage
 from openmm_density.fitting.run_state import RunState
 from openmm_density.fitting.stage_context import StageContext
@@ -53,37 +51,6 @@ def test_of_a_coarser_map_the_similarity_is_still_that_with_the_map_itself(fitte
     own = context.density.similarity_from_energy(row.density_energy, context.strength)
     assert own == pytest.approx(context.density.similarity(fit.prepared.positions), abs=1e-12)
     assert abs(own - expected) > 1e-3
-
-
-@pytest.mark.parametrize(
-    "stage, evaluations", [(Stage("free", 4, strength=0.0), 1), (Stage("coarse", 4, resolution=8.0), 2)]
-)
-def test_a_row_evaluates_each_density_once(fitted, running, monkeypatch, stage, evaluations):
-    fit, _ = fitted
-    context, row = running(stage, 1.0)
-    asked = []
-
-    class Asked:
-        """A Context that counts the evaluations of energies of the density."""
-
-        def getState(self, groups=None, **options):
-            asked.append(groups is None or DENSITY_GROUP in groups)
-            return context.context.getState(groups=groups, **options)
-
-        def getParameter(self, name):
-            return context.context.getParameter(name)
-
-    evaluate = DensityFit.similarity
-    monkeypatch.setattr(
-        DensityFit, "similarity", lambda self, there: asked.append(True) or evaluate(self, there)
-    )
-    row_of = fit._run.stages._measurements.row
-    again = row_of(Asked(), context.density, 0, "hold", row.temperature).result()
-    assert sum(asked) == evaluations
-    everything = context.context.getState(energy=True).getPotentialEnergy()
-    assert again.potential_energy == pytest.approx(
-        everything.value_in_unit(unit.kilojoule_per_mole), rel=1e-12
-    )
 
 
 def test_the_reference_is_measured_in_the_same_map(fitted):

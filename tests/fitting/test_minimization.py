@@ -91,26 +91,6 @@ def test_it_ends_after_the_iteration_in_which_it_is_asked_to():
     assert energy_of(contexts[2]) < 1.0
 
 
-def test_where_the_minimiser_cannot_be_told_it_works_in_stretches(monkeypatch):
-    asked = []
-
-    def minimize(context, maxIterations, reporter):
-        asked.append(maxIterations)
-        stop.requested = sum(asked) >= 400
-        assert reporter is None
-
-    monkeypatch.setattr(openmm.LocalEnergyMinimizer, "minimize", minimize)
-    stop = SimpleNamespace(requested=False)
-    on_gpu = minimizer_of("PythonForce", "CUDA")
-    on_gpu.minimize(None, 350, stop)
-    assert asked == [200, 150] and not stop.requested
-    asked.clear()
-    on_gpu.minimize(None, 1000, stop)
-    assert asked == [200, 200] and stop.requested
-    on_gpu.minimize(None, 1000, stop)
-    assert asked == [200, 200]
-
-
 @pytest.mark.parametrize("platform", ["CPU", "Reference"])
 def test_an_energy_that_is_no_number_names_model_and_atoms(platform):
     context = context_of("sqrt(2.5 - x)", platform)

@@ -11,7 +11,6 @@ from openmm_density.fitting import FlexibleFit
 from openmm_density.fitting.fit_map import FitMap
 from openmm_density.fitting.placement import Placement, _Rigid, check_place, find_placement, placed
 from openmm_density.validation.map_checks.coverage import IN_DENSITY, coverage
-from openmm_density.validation.map_checks.rigid_search import rotations
 
 from ..fragments import RESOLUTION, fragment, map_of, rotated
 
@@ -70,16 +69,6 @@ def test_the_gradient_of_a_rigid_motion(parts):
         ]
         found.append((values[0] - values[1]) / 0.02)
     assert np.allclose(found, gradient, rtol=0.02, atol=0.02 * np.abs(gradient).max())
-
-
-def test_rotations_are_spread_evenly():
-    turns = rotations(500)
-    nearest = [
-        min((one.inv() * turns).magnitude()[(one.inv() * turns).magnitude() > 1e-9]) for one in turns[::25]
-    ]
-    assert min(nearest) > 0.2 and max(nearest) < 0.75
-    every = Rotation.random(50, random_state=0)
-    assert max(float((one.inv() * turns).magnitude().min()) for one in every) < 0.55
 
 
 def test_a_fit_begins_where_the_model_was_placed(parts):

@@ -10,7 +10,6 @@ from html.parser import HTMLParser
 import pytest
 
 from openmm_density.fitting.fit_result import Written
-from openmm_density.fitting.output import OutputFolder
 
 PNG = b"\x89PNG\r\n picture"
 VOID = {"img", "br"}
@@ -73,13 +72,6 @@ def test_a_result_that_was_not_written_shows_its_own_figures(result):
     assert "reference" not in shown and "RMSD to the reference (Å)" not in shown
 
 
-def test_its_text_is_short(result):
-    assert (
-        repr(result)
-        == f"FitResult(CC {result.cc_initial:.3f} to {result.cc_final:.3f}, 80 steps, kept: after)"
-    )
-
-
 def test_a_written_result_shows_doubts_picture_and_links(result, summary, tmp_path, monkeypatch):
     folder = tmp_path / 'a "run" & <b>é<b>'
     folder.mkdir()
@@ -115,15 +107,3 @@ def test_where_the_model_was_kept_what_the_simulation_made_of_it_is_told(result,
         outline = Outline(each._repr_html_())
         assert "before (kept)" in outline.text and "not kept: a <worse> geometry" in "".join(outline.text)
     assert "0.123" in outline.text and "No doubts." in outline.text
-
-
-def test_an_interrupted_fit_says_so(result):
-    assert "interrupted" in replace(result, interrupted=True)._repr_html_()
-    assert "interrupted" in repr(replace(result, interrupted=True))
-
-
-def test_writing_tells_the_result_where_it_is(fitted, result, tmp_path):
-    out = OutputFolder(tmp_path / "run")
-    summary = out.write(fitted[0], result, "model.pdb", "map.mrc")
-    assert result.written == Written(tmp_path / "run", summary)
-    assert "summary.json" in result._repr_html_()

@@ -4,23 +4,7 @@ import pytest
 
 from openmm_density.base.errors import InputError
 from openmm_density.fitting.protocols import Protocol, Stage
-from openmm_density.fitting.run_numbers import MOST_THREADS, check_seed, check_threads, checked_interval
-
-
-def test_seeds_are_those_that_openmm_takes():
-    check_seed(0)
-    check_seed(2**31 - 2)
-    for seed in (-1, 2**31 - 1):
-        with pytest.raises(InputError, match=f"found {seed}"):
-            check_seed(seed)
-
-
-def test_threads_are_as_many_as_a_processor_may_have():
-    for threads in (None, 1, MOST_THREADS):
-        check_threads(threads)
-    for threads in (0, MOST_THREADS + 1):
-        with pytest.raises(InputError, match=f"threads must be from 1 to {MOST_THREADS}, found {threads}"):
-            check_threads(threads)
+from openmm_density.fitting.run_numbers import checked_interval
 
 
 def test_intervals_are_whole_multiples_and_no_longer_than_the_fit():

@@ -1,7 +1,6 @@
 """Blow-ups: what is found, named, rolled back and tried again."""
 
 import re
-import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -9,17 +8,13 @@ import openmm
 import pytest
 from openmm import app, unit
 
-from openmm_density.base.errors import InputError, SimulationError
-from openmm_density.energies.native_force import force as force_module
-from openmm_density.fitting import FlexibleFit, find_protocol, minimization
+from openmm_density.base.errors import SimulationError
+from openmm_density.fitting import FlexibleFit, find_protocol
 from openmm_density.fitting.checkpoints import RunFolder
 from openmm_density.fitting.dynamics import Dynamics
 from openmm_density.fitting.fit_run import FitRun
-from openmm_density.fitting.half_maps import scan_strengths
-from openmm_density.fitting.interrupts import StopRequest
 from openmm_density.fitting.protocols import Protocol, Stage
 from openmm_density.fitting.stability import FARTHEST, Safeguard, Unstable
-from openmm_density.fitting.stage_context import StageContext
 
 from ..fragments import RESOLUTION, fragment, map_of
 from .changed_steps import blow_up_in
@@ -218,14 +213,6 @@ def is_whole(context):
 FIXED = Protocol((Stage("draw", 40),), strength=20.0, **SHORT)
 
 
-@pytest.mark.parametrize("times", [1, 2])
-def test_a_minimisation_that_blows_up_is_tried_more_gently(parts, monkeypatch, times):
-    blown = nan_after(monkeypatch, times, of=is_whole)
-    fit = fit_of(parts, FIXED)
-    result = fit.run()
-    assert blown == ["CPU"] * times and np.isfinite(result.final).all() and result.blow_ups == []
-
-
 def test_a_minimisation_that_always_blows_up_names_the_atoms(parts, monkeypatch):
     blown = nan_after(monkeypatch, 100, of=is_whole)
     fit = fit_of(parts, FIXED)
@@ -263,22 +250,6 @@ def test_a_blow_up_in_the_dynamics_begins_anew_with_small_steps(parts, monkeypat
     assert np.isfinite(result.final).all()
 
 
-def test_what_openmm_says_while_a_model_is_brought_to_rest_is_a_blow_up_too(parts, monkeypatch):
-    blow_up_in(monkeypatch, 1)
-    descended, platforms = minimization.descend, []
-
-    def once(context, *arguments, **options):
-        platforms.append(context.getPlatform().getName())
-        if len(platforms) == 1:
-            raise openmm.OpenMMException("Particle coordinate is NaN")
-        descended(context, *arguments, **options)
-
-    monkeypatch.setattr(minimization, "descend", once)
-    result = fit_of(parts, FIXED).run()
-    assert platforms == ["CPU", "Reference"]  # the last in double precision
-    assert len(result.blow_ups) == 1 and np.isfinite(result.final).all()
-
-
 @pytest.mark.parametrize("platform", ["CPU", "Reference"])
 def test_atoms_that_explode_are_rolled_back(parts, monkeypatch, platform):
     fit = fit_of(parts, FIXED, platform=platform)
@@ -308,47 +279,3 @@ def test_a_blow_up_after_a_resume_is_rolled_back(parts, monkeypatch, tmp_path):
     (said,) = result.blow_ups
     assert "rolled back to step 40" in said and np.isfinite(result.final).all()
     assert [row.step for row in result.rows] == [0, 20, 40, 60, 80, 80]
-
-
-def test_a_blow_up_in_a_series_of_strengths_is_rolled_back(parts, monkeypatch):
-    model, density_map = parts
-    other = replace(density_map, data=density_map.data + 0.01 * density_map.data.std())
-    noise = np.random.default_rng(0).normal(0, 0.2 * density_map.data.std(), density_map.data.shape)
-    other = replace(density_map, data=(density_map.data + noise).astype(np.float32))
-    for name in ("STEPS_AT_EACH", "COOLING_STEPS"):
-        monkeypatch.setattr(f"openmm_density.fitting.half_maps.{name}", 40)
-    sizes = blow_up_in(monkeypatch, 1)
-    options = {"strengths": [10.0], "threads": 1, "platform": "CPU", "place": "off"}
-    scan = scan_strengths(model, (density_map, other), RESOLUTION, FIXED, **options)
-    assert np.isfinite(scan.free).all() and sizes[1:3] == pytest.approx([0.5, 2.0])
-
-
-def test_warnings_for_developers_are_not_shown_by_a_fit(parts, monkeypatch):
-    minimize = openmm.LocalEnergyMinimizer.minimize
-    fit = fit_of(parts, FIXED)
-
-    def evaluated_on_the_cpu(*args, **kwargs):
-        force_module._warn_of_another_platform.__wrapped__()
-        minimize(*args, **kwargs)
-
-    monkeypatch.setattr(openmm.LocalEnergyMinimizer, "minimize", evaluated_on_the_cpu)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        fit.run()
-    assert not [each for each in caught if "CudaGraphForce" in str(each.message)]
-
-
-def test_nothing_is_calibrated_on_what_is_no_number(parts):
-    fit = fit_of(parts, FIXED)
-    context = StageContext(
-        fit._run.engine, fit._run.initial_state(StopRequest()), fit.protocol.stages[0]
-    ).context
-    positions = np.array(positions_of(context))
-    with pytest.raises(InputError, match="positions of A MET 1 CB are not numbers"):
-        spoilt = 10 * positions
-        spoilt[[a.name for a in fit.prepared.topology.atoms()].index("CB")] = np.inf
-        fit.density.similarity(spoilt)
-    positions[5] = np.nan
-    context.setPositions(positions)
-    with pytest.raises(SimulationError, match=r"of A MET 1 .* are not numbers, as the simulation"):
-        fit.density.calibrate(context)

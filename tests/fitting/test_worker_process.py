@@ -48,14 +48,6 @@ def test_they_end_without_a_word_when_the_fit_is_ended(number):
     parent.stderr.close()
 
 
-def test_one_that_cannot_start_says_so_by_its_silence(monkeypatch):
-    monkeypatch.setattr("openmm_density.base.program_process._PROGRAM", "raise SystemExit")
-    worker = WorkerProcess("any")
-    with pytest.raises((EOFError, OSError)):
-        worker.connection.recv()
-    worker.kill()
-
-
 def test_shared_arguments_are_sent_once_and_forgotten_on_demand():
     worker = WorkerProcess()
     assert worker.answer() is None

@@ -365,22 +365,6 @@ def test_a_system_of_another_number_of_particles_is_refused(model, platform):
         energy_of(context)
 
 
-def test_forms_are_read_as_they_were_written(model):
-    fit = model.fit(system=model.system(box=BOX), periodic=True)
-    for module in (fit.create_module(), SideBySide([model.fit().create_module() for _ in range(2)])):
-        form = forms.form_of(module)
-        read = forms.read(forms.written(form))
-        assert forms.written(read) == forms.written(form)
-        again = forms.module_of(read)
-        for name, tensor in module.state_dict().items():
-            assert torch.equal(again.state_dict()[name], tensor) or tensor.isnan().any()
-    assert forms.form_of(Spring()) is None
-    data = forms.written(form)
-    for damaged in (data[:-1], data + b"x", data.replace(b'"<i8"', b'"|O"'), data[1:], b""):
-        with pytest.raises(ValueError, match="damaged"):
-            forms.read(damaged)
-
-
 def with_energy(text, computation):
     """Put another energy into the XML of a System with one force."""
     return re.sub(r'computation="[^"]*"', lambda _: f'computation="{packed(computation)}"', text)
@@ -446,46 +430,6 @@ def test_particles_in_a_file_are_indices(particles):
         openmm.XmlSerializer.deserialize(text)
 
 
-STRENGTH = re.compile(r"<Strength [^>]*/>")
-
-
-def test_a_file_with_another_number_of_strengths_is_refused(model):
-    n = len(model.positions)
-    sides = SideBySide([model.fit().create_module() for _ in range(2)])
-    for computation, n_particles in (
-        (Computation(sides, None, False, 2), 2 * n),
-        (Computation(SpringOfTwo(), None, False, 2), 3),
-    ):
-        force = make_force(computation, ["a", "b"], [1.0, 2.0], kind="NativeForce")
-        text = openmm.XmlSerializer.serialize(system_of(n_particles, force))
-        without = STRENGTH.sub("", text, count=1)
-        with pytest.raises(openmm.OpenMMException, match="takes 2 strengths, but the force has 1"):
-            openmm.XmlSerializer.deserialize(without)
-        with pytest.raises(openmm.OpenMMException, match="takes 2 strengths, but the force has 0"):
-            openmm.XmlSerializer.deserialize(STRENGTH.sub("", text))
-        twice = text.replace('parameter="b"', 'parameter="a"')
-        with pytest.raises(openmm.OpenMMException, match="names a parameter twice"):
-            openmm.XmlSerializer.deserialize(twice)
-    with pytest.raises(ValueError, match="SideBySide takes 2 strengths, not 1"):
-        make_force(Computation(sides, None, False, 1), "k", 1.0)
-    inside = Computation(sides, np.arange(2 * n), False, 3)
-    with pytest.raises(ValueError, match="OfParticles takes 2 strengths, not 3"):
-        make_force(inside, ["a", "b", "c"], [1.0, 2.0, 3.0])
-
-
-class SpringOfTwo(torch.nn.Module):
-    """E = (k_0 + k_1) Σ x²."""
-
-    def forward(self, positions: torch.Tensor, strengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        k = strengths.sum()
-        return k * (positions * positions).sum(), -2 * k * positions
-
-
-def test_a_parameter_is_named_once():
-    with pytest.raises(ValueError, match="named twice among k, k"):
-        make_force(Computation(SpringOfTwo(), None, False, 2), ["k", "k"], [1.0, 2.0])
-
-
 @on_cpus
 def test_what_goes_wrong_in_an_energy_is_an_error_of_openmm(model, platform):
     module = PlanarityRestraint(model.topology, positions=model.positions).create_module()
@@ -496,11 +440,6 @@ def test_what_goes_wrong_in_an_energy_is_an_error_of_openmm(model, platform):
         openmm.OpenMMException, match="NativeForce: PlanarityEnergy has no number thermal_energy"
     ):
         energy_of(context)
-
-
-def test_another_force_is_not_cast():
-    with pytest.raises(TypeError, match="HarmonicBondForce is a force of OpenMM's or another plugin's"):
-        NativeForce.cast(openmm.HarmonicBondForce())
 
 
 @pytest.fixture
