@@ -9,20 +9,15 @@ import gemmi
 import numpy as np
 import pytest
 
-from openmm_density.energies.atomic_parameters import BFactorRefinement
-from openmm_density.extensions.conformers import FittedConformers, kept_conformers
+from openmm_density.extensions.conformers import FittedConformers
 from openmm_density.extensions.conformers.copies import conformer_copies
 from openmm_density.extensions.conformers.last_stage import (
     fitted_conformers,
-    groups_shown,
-    not_shown,
-    with_evidence,
 )
-from openmm_density.extensions.conformers.output import conformer_doubts, conformer_notes, conformers_told
+from openmm_density.extensions.conformers.output import conformer_doubts, conformer_notes
 from openmm_density.fitting import FlexibleFit, fit_run
 from openmm_density.fitting.engine import FitParts
 from openmm_density.fitting.installed_extensions import extended
-from openmm_density.fitting.output.notes import notes_on
 from openmm_density.fitting.written_atoms import input_b_factors, input_occupancies, written_alternates
 from openmm_density.models import prepare, read_model
 from openmm_density.models.chemistry.contacts import near_contacts
@@ -94,20 +89,6 @@ def test_a_conformer_without_density_is_not_shown_and_stays_as_the_input_has_it(
     assert two_conformers.result.conformers.as_dict()["not_shown"] == [missing.as_dict()]
 
 
-def test_conformers_that_are_as_near_as_one_are_not_told_apart(two_conformers):
-    """Whatever their occupancies are, which then are those of one in their middle."""
-    found = two_conformers.result.conformers
-    assert not not_shown(found, RESOLUTION)
-    second = found.copies.members(0, "B")
-    positions = found.positions.copy()
-    positions[second] = positions[found.copies.others.originals[second - found.copies.n_atoms]] + 0.3
-    (missing,) = not_shown(replace(found, positions=positions), RESOLUTION)
-    assert (missing.residue, missing.label) == ("A LYS 13", "B") and missing.near == pytest.approx(
-        0.52, abs=0.01
-    )
-    assert groups_shown(found, [missing]) == [1]
-
-
 @pytest.fixture(scope="module")
 def kept_before(two_conformers):
     """The result of a fit that did not make the model better."""
@@ -123,45 +104,6 @@ def test_a_model_that_is_kept_as_it_was_has_the_conformers_of_the_input(two_conf
     given, alternates = written_alternates(kept_before), kept_before.prepared.model.alternates
     assert given.occupancies.tolist() == alternates.occupancies.tolist()
     assert given.positions == pytest.approx(alternates.positions, abs=1e-3)
-
-
-def test_of_a_model_that_is_kept_as_it_was_the_conformers_are_judged_where_it_has_them(
-    two_conformers, kept_before
-):
-    """The absent one is told of in any case; one that the fit brought to its density is none of these, where it is near it."""
-    missing = {(each.residue, each.label): each for each in kept_before.conformers.not_shown}
-    absent = missing["A GLU 22", "B"]
-    assert absent.occupancy < 0.15 and not any(each.written for each in missing.values())
-    assert ("A PHE 19", "A") not in missing
-    (doubt,) = conformer_doubts(kept_before)
-    assert str(absent) in doubt.sentence and "they are written as the input has them" in doubt.sentence
-    # Had nothing been said of them after the fit, nothing would be known before it.
-    fit, found = two_conformers.fit, two_conformers.result.conformers
-    silent = replace(found, copies=found.copies.with_only([]), not_shown=[], notes=["a problem"])
-    kept = kept_conformers(silent, fit.prepared, fit.solute, fit.fit_map)
-    assert kept.not_shown == [] and kept.notes == ["a problem"]
-
-
-def test_notes_of_a_model_that_is_kept_as_it_was_say_one_thing_of_its_conformers(two_conformers, kept_before):
-    fit, stated = two_conformers.fit, kept_before.prepared.model.alternates.sentence()
-    assert stated in kept_before.prepared.report.sentences
-    summary = {"geometry_final": {"notes": []}}
-    told = conformers_told(kept_before)
-    notes = [*notes_on(fit, kept_before, summary, [], untrue=told.untrue), *told.notes]
-    found = [note for note in notes if "conformer" in note]
-    assert found == [
-        "All conformers of A LYS 13, A PHE 19 were fitted with what the simulation made of the model (after.*); as that was not "
-        "better, every alternate conformer is written as the input has it."
-    ]
-
-
-def test_what_conformers_explain_is_known_without_refined_b_factors(two_conformers):
-    fit, result = two_conformers.fit, two_conformers.result
-    unexplained = replace(result.conformers, cc_both=None, cc_major=None)
-    given = result.with_found(b_factors=None, conformers=unexplained)
-    again = with_evidence(given, fit.solute, fit.fit_map)
-    assert again.b_factors is None
-    assert again.conformers.cc_both > 0.97 > 0.93 > again.conformers.cc_major
 
 
 def test_major_conformers_alone_and_a_model_without_others_fit_none(two_conformers):
@@ -200,18 +142,6 @@ def test_a_resumed_fit_has_the_same_bits(two_conformers):
     assert again.conformers.positions.tobytes() == given.conformers.positions.tobytes()
     assert again.final.tobytes() == given.final.tobytes()
     assert again.conformers.as_dict() == given.conformers.as_dict()
-
-
-def test_conformers_have_their_part_of_the_density_for_b_factors(two_conformers):
-    model = read_model(two_conformers.folder / "truth.pdb")
-    refined = BFactorRefinement(model, two_conformers.map, RESOLUTION, level="residue").refine()
-    alone = BFactorRefinement(
-        replace(model, alternates=Alternates()), two_conformers.map, RESOLUTION, level="residue"
-    ).refine()
-    assert len(refined.b_factors) == len(alone.b_factors) == len(model.b_factors)
-    assert len(refined.of_conformers) == len(model.alternates)
-    assert refined.of_conformers.mean() == pytest.approx(15, abs=5)
-    assert refined.cc > 0.999 > 0.995 > alone.cc
 
 
 def test_conformers_of_another_residue_are_left_and_named(two_conformers, tmp_path):

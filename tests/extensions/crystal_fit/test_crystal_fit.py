@@ -2,27 +2,21 @@
 
 import json
 import re
-from dataclasses import replace
-from types import SimpleNamespace
 
 import gemmi
 import numpy as np
 import pytest
-from openmm.unit import nanometer
 
 from openmm_density.base.errors import InputError, SimulationError
 from openmm_density.base.stopwatch import Stopwatch
 from openmm_density.cli import main
 from openmm_density.extensions.crystal_fit import CrystalFit, Cycle, amplitude_refinement, crystal_fit
 from openmm_density.extensions.crystal_fit.cycles import Interrupted, Listener, carry_out
-from openmm_density.extensions.crystal_fit.output import _tell_of_mirrored_start
 from openmm_density.extensions.crystal_fit.result import (
     best_cycle,
     crystal_doubts,
-    handedness_doubts,
     is_over,
 )
-from openmm_density.extensions.crystal_fit.settings import CrystalSettings
 from openmm_density.extensions.crystals import phased_file
 from openmm_density.models.structures import read_model
 from openmm_density.validation.correlation import MapCorrelation
@@ -48,31 +42,6 @@ def test_a_start_that_stays_the_best_and_a_wide_gap_are_doubts():
     # Of a folder whose first cycle was fitted when no start was ever kept.
     doubts = crystal_doubts(worse, worse[1])
     assert len(doubts) == 3 and "keep the model as it was" in doubts[0]
-
-
-def test_a_start_that_is_kept_but_was_mirrored_has_r_factors_of_its_own(folder, tmp_path):
-    structure = gemmi.read_structure(str(folder / "true.pdb"))
-    centre, *corner = (structure[0]["A"][5][name][0] for name in ("CA", "N", "C", "CB"))
-    n, c, b = (np.array(atom.pos.tolist()) for atom in corner)
-    normal = np.cross(c - n, b - n)
-    normal /= np.linalg.norm(normal)
-    place = np.array(centre.pos.tolist())
-    # Just through the plane of its neighbours: in a whole mirror image it would be a good D-amino acid, which stays.
-    centre.pos = gemmi.Position(*(place - 1.2 * np.dot(place - n, normal) * normal))
-    structure.write_pdb(str(tmp_path / "start.pdb"))
-    whole = {"r_work": 0.21, "r_free": 0.23}
-    for name, best, mirrored in (("start", 0, True), ("start", 1, False), ("true", 0, False)):
-        path = tmp_path / "start.pdb" if name == "start" else folder / "true.pdb"
-        section = {"r_work": 0.3, "r_free": 0.31, "data": {"whole": whole}}
-        doubts = _tell_of_mirrored_start(section, SimpleNamespace(model=str(path)), cycle(best, 0.31))
-        assert [section[key] for key in whole] == ([0.21, 0.23] if mirrored else [0.3, 0.31])
-        assert bool(doubts) == mirrored and all("R-free 0.2300" in doubt for doubt in doubts)
-
-
-def test_centres_of_the_wrong_hand_are_a_doubt():
-    assert handedness_doubts({"geometry_final": {"wrong_centres": []}}) == []
-    (doubt,) = handedness_doubts({"geometry_final": {"wrong_centres": ["A ILE 4 CB"]}})
-    assert "A ILE 4 CB" in doubt
 
 
 OPTIONS = {
@@ -119,16 +88,6 @@ def _stopped_and_resumed(folder, tmp_path_factory, patch):
     _refine_in(patch, 5, 3)
     result = CrystalFit.resumed(output).run(Listener(say=said.append), stopwatch=watch)
     return output, so_far, result, said
-
-
-def test_a_fit_that_is_stopped_in_a_later_cycle_leaves_the_best_one_so_far(stopped_and_resumed):
-    output, so_far, *_ = stopped_and_resumed
-    assert so_far["fitted.pdb"] == (output / "cycle_01" / "fitted.pdb").read_bytes()
-    summary = json.loads(so_far["summary.json"])
-    assert summary["interrupted"] and len(summary["crystal"]["cycles"]) == 2
-    assert summary["doubts"][0].startswith("the fit was interrupted in cycle 2: the result so far is")
-    assert summary["crystal"]["best_cycle"] == 1 and so_far["crystal.mtz"]
-    assert "overview.png" not in so_far["names"] and (output / "overview.png").exists()
 
 
 def test_it_lowers_r_free_also_after_it_was_stopped(stopped_and_resumed, folder):
@@ -397,20 +356,6 @@ def test_a_map_and_a_file_that_is_not_there_are_told_from_amplitudes(folder, tmp
         error = capsys.readouterr().err
         assert said in error and error.count("\n") == 1
     assert not (tmp_path / "run").exists()
-
-
-def test_flags_that_are_made_are_kept_for_all_cycles(folder, tmp_path):
-    fit = CrystalFit(
-        folder / "start.pdb", folder / "no_flags.mtz", tmp_path / "run", make_free_flags=True, seed=4
-    )
-    assert np.array_equal(fit.reflections.free, replace(fit.settings).reflections().free)
-    assert fit.reflections.free.mean() == pytest.approx(0.05, abs=0.01)
-
-
-def test_a_resolution_may_have_a_unit(folder, tmp_path):
-    fit = CrystalFit(folder / "start.pdb", folder / "data.mtz", tmp_path / "run", resolution=0.3 * nanometer)
-    fit.settings.write(tmp_path)
-    assert CrystalSettings.read(tmp_path).resolution == fit.settings.resolution == pytest.approx(3.0)
 
 
 def test_data_without_a_free_reflection_up_to_the_resolution_are_refused(folder, tmp_path):

@@ -76,17 +76,6 @@ def test_a_crystal_has_r_factors_and_no_microscope(known, crystal):
     assert found["Wavelength (Å)"][0] == FILL_IN and "Voltage (kV)" not in found
 
 
-def test_of_a_crystals_map_alone_the_reflections_are_to_be_filled_in(known):
-    found = rows(table_one(replace(known, crystal=Crystal("", None))))
-    for name in ("Space group", "Cell a, b, c (Å)", "Reflections", "R_work / R_free", "Completeness (%)"):
-        assert found[name][0] == FILL_IN
-    assert "measured amplitudes" in found["R_work / R_free"][1]
-
-
-def test_the_symmetry_of_a_fit_is_told(known):
-    assert rows(table_one(replace(known, symmetric=Symmetric("C2"))))["Symmetry imposed"][0] == "C2"
-
-
 def test_a_table_of_one_unit_says_so_above_its_figures(known):
     whole, unit = (table_one(replace(known, symmetric=Symmetric("C2", n, 0.75))) for n in (1, 2))
     first = unit.splitlines()[2]

@@ -1,14 +1,11 @@
 """``openmm-density distill``: its files, its exit status, and what it says."""
 
 import json
-import sys
-from types import SimpleNamespace
 
 import pytest
 
 from openmm_density.extensions import distillation
 from openmm_density.extensions.distillation import Settings, load, rounds
-from openmm_density.extensions.distillation.command import _remedy
 from openmm_density.extensions.distillation.students import Committee
 
 from ...cli.commands import run
@@ -74,19 +71,6 @@ def test_wrong_input_is_refused_with_status_2(tmp_path, capsys, given, said):
     assert not (tmp_path / "x.safetensors").exists()
 
 
-def test_a_model_s_open_questions_name_the_options(tmp_path, capsys, small_data):
-    model = small_data / "xraymap_3pqr_R32" / "3pqr.pdb"
-    assert run("distill", model, "--output", tmp_path / "x.safetensors") == 2
-    assert "choose one by --residue." in capsys.readouterr().err
-    assert run("distill", model, "--residue", "BOG", "--output", tmp_path / "x.safetensors") == 2
-    assert (
-        "pass its SMILES as --smiles, in the protonation that is wanted, or a dictionary of it as --dictionary."
-        in (capsys.readouterr().err)
-    )
-    assert run("distill", "CO", "--output", tmp_path / "missing" / "x.safetensors") == 2
-    assert f"the folder {tmp_path / 'missing'} does not exist: create it first." in capsys.readouterr().err
-
-
 def test_an_interrupted_run_says_what_is_kept(tmp_path, capsys, monkeypatch):
     def interrupted(*_, labels, **__):
         labels.write_bytes(b"")
@@ -103,35 +87,3 @@ def test_what_is_beside_a_potential_is_not_replaced_unasked(tmp_path, capsys, na
     assert run("distill", "CO", "--output", tmp_path / "x.safetensors") == 2
     assert f"{name}: it exists already: choose another name, or pass --overwrite." in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == [name]
-
-
-def test_a_folder_is_no_place_for_a_potential(tmp_path, capsys):
-    (tmp_path / "x.safetensors").mkdir()
-    assert run("distill", "CO", "--output", tmp_path / "x.safetensors", "--overwrite") == 2
-    assert "x.safetensors: it is a folder: choose another name." in capsys.readouterr().err
-
-
-def test_a_missing_package_is_told_before_anything_is_computed(tmp_path, capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "safetensors", None)
-    assert run("distill", "CO", "--output", tmp_path / "x.safetensors") == 2
-    said = capsys.readouterr().err
-    assert "The distillation of a ligand needs safetensors" in said
-    assert 'pip install "openmm-density[ligands]"' in said
-    assert not list(tmp_path.iterdir())
-
-
-def test_more_rounds_are_advised_where_it_was_still_learning():
-    def found(*errors):
-        accuracies = [SimpleNamespace(force_mae=each, is_within_limit=each <= 1) for each in errors]
-        return SimpleNamespace(
-            rounds=[SimpleNamespace(accuracy=each) for each in accuracies],
-            potential=SimpleNamespace(accuracy=accuracies[-1]),
-        )
-
-    assert "add --overwrite --rounds 4" in _remedy(found(2.0, 1.5, 1.2))
-    assert (
-        _remedy(found(2.0, 1.2, 1.5))
-        == _remedy(found(1.2))
-        == _remedy(found(1.2, 0.9))
-        == "Try another --seed."
-    )

@@ -92,27 +92,3 @@ def test_torn_and_pressed_molecules_are_not_sound():
     missing[0, 0] = np.nan
     assert not is_sound(np.stack([torn, pressed, missing])).any()
     assert is_sound(found).tolist() == [True] * len(found)
-
-
-def test_an_interruption_that_rdkit_takes_for_itself_is_passed_on(monkeypatch):
-    from rdkit.Chem import AllChem
-
-    molecule = read_molecule("CCO")
-    embed_several, embed, calls = AllChem.EmbedMultipleConfs, AllChem.EmbedMolecule, []
-
-    def swallowed(answer, real):
-        """Return what answers first as RDKit does after Ctrl-C, and then as it is."""
-
-        def call(*given, **named):
-            calls.append(answer)
-            return answer if len(calls) == 1 else real(*given, **named)
-
-        return call
-
-    monkeypatch.setattr(AllChem, "EmbedMultipleConfs", swallowed([], embed_several))
-    with pytest.raises(KeyboardInterrupt):
-        conformers(molecule, 2, 1)
-    calls.clear()
-    monkeypatch.setattr(AllChem, "EmbedMolecule", swallowed(-1, embed))
-    with pytest.raises(KeyboardInterrupt):
-        read_molecule("CCO")

@@ -5,7 +5,7 @@ import pytest
 
 from openmm_density.base.errors import InputError
 from openmm_density.extensions.distillation import Ligand
-from openmm_density.extensions.distillation.labels import SOLVENTS, Labeller
+from openmm_density.extensions.distillation.labels import Labeller
 
 WATER = Ligand(
     (8, 1, 1),
@@ -33,15 +33,6 @@ def test_gfn2_has_openmm_s_units_and_the_published_dipole_s_charges():
     assert labels.charges.sum(-1) == pytest.approx(0.0, abs=1e-9)
     assert labels.charges[0, 0] == pytest.approx(-0.565, abs=0.02)
     assert labels.usable.all()
-
-
-def test_every_solvent_is_known_to_the_teacher():
-    pytest.importorskip("tblite", reason="the extra [ligands] is not installed")
-    vacuum = Labeller(WATER)(WATER.positions[None]).energies[0]
-    for solvent in SOLVENTS:
-        found = Labeller(WATER, solvent)
-        assert found(WATER.positions[None]).energies[0] < vacuum, solvent
-        assert found.teacher.solvent == solvent
 
 
 def test_atoms_on_one_another_are_put_aside():
@@ -73,22 +64,6 @@ def test_labels_are_kept_and_not_computed_again(tmp_path):
     charged = Ligand(WATER.elements, WATER.bonds, 1, "[OH2+]", WATER.positions)
     Labeller(charged, path=path, evaluate=teacher)(geometries[:1])
     assert len(asked) == 6
-
-
-def test_an_interrupted_run_keeps_what_it_has(tmp_path):
-    geometries = np.random.default_rng(0).normal(size=(4, 3, 3))
-
-    def interrupted(positions):
-        if np.array_equal(positions, geometries[2]):
-            raise KeyboardInterrupt
-        return spring(positions)
-
-    path = tmp_path / "water.labels"
-    with pytest.raises(KeyboardInterrupt):
-        Labeller(WATER, path=path, evaluate=interrupted)(geometries, lambda done: None)
-    again = Labeller(WATER, path=path, evaluate=spring)
-    again(geometries[:2])
-    assert again.n_computed <= 1  # one thread: the second may have waited when the third ended all
 
 
 def test_what_is_no_file_of_labels_is_refused(tmp_path):

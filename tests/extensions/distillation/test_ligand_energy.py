@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import replace
 
 import numpy as np
 import openmm
 import pytest
 
-from openmm_density.base.errors import InputError
-from openmm_density.extensions.distillation import LigandEnergy, save
+from openmm_density.extensions.distillation import LigandEnergy
 from openmm_density.extensions.distillation.accuracy import disagreement
 
 
@@ -59,15 +57,3 @@ def test_charges_add_up_to_the_whole(potential):
     assert potential.charges.sum() == pytest.approx(0.0)
     assert energy.charges.sum() == pytest.approx(potential.ligand.charge)
     assert energy.elements == ("C", "O", "H", "H", "H", "H") and energy.bonds[0] == (0, 1)
-
-
-def test_a_file_is_known_by_its_digest(potential, tmp_path):
-    pytest.importorskip("safetensors.torch", reason="the extra [ligands] is not installed")
-    path = tmp_path / "methanol.safetensors"
-    save(path, potential)
-    read = LigandEnergy.read(path)
-    assert read.path == path and read.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
-    save(path, replace(potential, accuracy=replace(potential.accuracy, force_mae=28.0)))
-    with pytest.raises(InputError, match=r"within 3 kcal/mol/Å of the teacher's, found 28.0"):
-        LigandEnergy.read(path)
-    assert read.version == "GFN2-xTB in water, forces within 0.50 kcal/mol/Å" and read.smiles == "CO"

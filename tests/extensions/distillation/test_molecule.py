@@ -132,22 +132,6 @@ def test_what_cannot_be_a_ligand_is_refused(source, said):
 
 
 @pytest.mark.parametrize(
-    "smiles", ["COP(C)(=O)[O-]", "C/C=C/C", "CC(C)=N", "C1=CCCCC1", "CCNC(N)=[NH2+]", "C[S@](=O)CC"]
-)
-def test_what_resonance_rings_and_the_smiles_decide_is_not_asked(smiles):
-    assert ligand_of(read_molecule(smiles)).smiles == Chem.CanonSmiles(smiles)
-
-
-def test_a_phosphate_has_no_hand_that_positions_could_say():
-    """Which of its oxygens has the charge is how it is written: a model of ADP, its SMILES and its potential agree."""
-    found = [
-        ligand_of(read_molecule(f"CO[P{hand}](=O)([O-])OP(=O)([O-])[O-]".replace("[P]", "P")))
-        for hand in ("", "@", "@@")
-    ]
-    assert {each.smiles for each in found} == {"COP(=O)([O-])OP(=O)([O-])[O-]"}
-
-
-@pytest.mark.parametrize(
     ("given", "said"),
     [
         ({}, "several ligands .*: choose one by residue"),

@@ -9,7 +9,6 @@ import torch
 
 from openmm_density.base.errors import InputError
 from openmm_density.extensions.distillation import load, save
-from openmm_density.extensions.distillation.accuracy import Accuracy
 
 safetensors_torch = pytest.importorskip("safetensors.torch", reason="the extra [ligands] is not installed")
 
@@ -33,12 +32,6 @@ def test_what_was_saved_is_read(potential, tmp_path):
     for one, other in zip(energies, read.networks()):
         assert torch.equal(one, other(positions))
     assert not torch.equal(energies[0], energies[1])
-
-
-def test_a_potential_that_is_not_done_says_so(potential, tmp_path):
-    path = tmp_path / "methanol.safetensors"
-    save(path, replace(potential, done=False))
-    assert load(path).done is False
 
 
 def changed(path, **texts):
@@ -104,15 +97,3 @@ def test_without_safetensors_one_sentence_says_what_installs_it(potential, tmp_p
     for call in (lambda: save(tmp_path / "x", potential), lambda: load(tmp_path / "x")):
         with pytest.raises(InputError, match=r'needs safetensors.*: pip install "openmm-density\[ligands\]"'):
             call()
-
-
-def test_errors_are_those_of_the_mean_and_leave_an_energy_s_zero_out():
-    generator = np.random.default_rng(1)
-    energies, forces = generator.normal(size=5), generator.normal(size=(5, 4, 3))
-    students = forces + np.array([-41.84, 0.0, 41.84 * 3])[:, None, None, None]
-    found = Accuracy.of(300.0, energies + np.array([[1.0], [2.0], [30.0]]), students, energies, forces)
-    assert found.energy_mae == pytest.approx(0.0, abs=1e-12)
-    assert found.force_mae == pytest.approx(2 / 3) == found.force_worst
-    assert found.force_mae_each == pytest.approx((1.0, 0.0, 3.0))
-    assert found.disagreement == pytest.approx(np.std([-1, 0, 3], ddof=1))
-    assert found.is_within_limit

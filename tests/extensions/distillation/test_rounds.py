@@ -9,7 +9,6 @@ import torch
 
 from openmm_density.base.errors import InputError, SimulationError
 from openmm_density.extensions.distillation import distill, load, rounds, write_results
-from openmm_density.extensions.distillation.accuracy import Accuracy
 from openmm_density.extensions.distillation.geometries import Springs, conformers
 from openmm_density.extensions.distillation.labels import Labeller
 from openmm_density.extensions.distillation.molecule import ligand_of, read_molecule
@@ -130,17 +129,6 @@ def test_a_distillation_that_is_not_near_enough_says_so(methanol, tmp_path):
     assert (tmp_path / "methanol.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_distillation_that_is_near_enough_ends(methanol, monkeypatch):
-    found = Accuracy(4, 300.0, 0.1, 0.2, 0.5, 1.0, (0.5, 0.6, 0.7), 0.2, 0.3)
-    monkeypatch.setattr(Run, "_accuracy", lambda *_: found)
-    # Students of a few steps break whatever they move.
-    monkeypatch.setattr(Committee, "forces_of", lambda *_: lambda positions: np.zeros_like(positions))
-    result = run(methanol, replace(TINY, most_rounds=3))
-    # Not after the first: nobody had looked for hot geometries.
-    assert len(result.rounds) == 2
-    assert result.potential.done and result.potential.accuracy is found
-
-
 def test_the_same_seed_gives_the_same_potential(methanol):
     settings = replace(TINY, most_rounds=0, first_steps=4)
     one, other, third = (run(methanol, settings, seed=seed) for seed in (3, 3, 4))
@@ -168,18 +156,6 @@ def test_a_teacher_without_answers_ends_the_run(methanol):
 
     with pytest.raises(SimulationError, match="an answer for 0 of 24 geometries only: check the charge"):
         run(methanol, evaluate=silent)
-
-
-def test_a_teacher_that_ceases_to_answer_ends_the_run(methanol):
-    asked, teacher = [], mmff(methanol)
-
-    def tired(positions):
-        asked.append(positions)
-        energy, forces, charges = teacher(positions)
-        return energy if len(asked) <= 24 else np.nan, forces, charges
-
-    with pytest.raises(SimulationError, match="an answer for none of the 4 geometries at 300 K"):
-        run(methanol, evaluate=tired)
 
 
 @pytest.mark.parametrize(

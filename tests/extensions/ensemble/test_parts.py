@@ -7,18 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from openmm_density import DensityFit, DensityMap, EnsembleFit
+from openmm_density import DensityFit, DensityMap
 from openmm_density.base.errors import InputError
-from openmm_density.extensions.ensemble.crossing import best_pair, moving_parts, shared_out
+from openmm_density.extensions.ensemble.crossing import best_pair, moving_parts
 from openmm_density.extensions.ensemble.free_data import Ensemble, FreeData, compare
 from openmm_density.extensions.ensemble.replica_run import ReplicaState
-from openmm_density.extensions.ensemble.residue_widths import _Widths, refined_b_factors
 from openmm_density.extensions.ensemble.saved_search import SearchState, load_search, save_search
 from openmm_density.extensions.ensemble.starts import candidates, soft_modes, starting_models
-from openmm_density.extensions.ensemble.states import Conformation, conformations, fluctuations, trace_of
-from openmm_density.extensions.ensemble.verdict import MainConformation, Verdict, n_conformations
+from openmm_density.extensions.ensemble.states import conformations, fluctuations, trace_of
+from openmm_density.extensions.ensemble.verdict import Verdict
 from openmm_density.maps.fourier import fourier_filtered
-from openmm_density.validation.correlation import cc_mask
 
 from ...fragments import RESOLUTION, fragment
 
@@ -75,17 +73,6 @@ def test_replicas_that_are_near_are_one_conformation(model):
     assert len(conformations(models[:1], np.ones(1), trace, RESOLUTION)) == 1
 
 
-def test_one_model_is_compared_as_every_correlation_is(model, density_map):
-    noisy = DensityMap.simulate(
-        model.topology, model.positions, RESOLUTION, like=density_map, noise=0.5, seed=1
-    )
-    one = Ensemble(model.positions[None], np.ones(1))
-    found = compare(one, one, model.topology, noisy, RESOLUTION)
-    expected = cc_mask(noisy, model.topology, model.positions, RESOLUTION)
-    assert found.correlations == pytest.approx((expected, expected), abs=1e-3)
-    assert found.gain == found.error == 0
-
-
 def test_the_ensemble_of_a_mixture_correlates_better_than_one_model(model, density_map):
     moved = model.positions + np.array([5.0, 0.0, 0.0])
     other = DensityMap.simulate(model.topology, moved, RESOLUTION, like=density_map)
@@ -104,22 +91,6 @@ def test_the_finest_shells_are_free_without_half_maps(density_map):
     assert data.band == pytest.approx((1 / 6, 1 / 5)) and data.noise is None
     with pytest.raises(InputError, match="half_maps must be two"):
         FreeData.of(density_map, [density_map], RESOLUTION)
-
-
-def test_b_factors_are_those_of_the_map(model, density_map):
-    """Half of the residues are blurred in the map; the gradient is that of finite differences."""
-    residues = np.array([atom.residue.index for atom in model.topology.atoms()])
-    b = np.where(residues < 8, 40.0, 200.0)
-    blurred = DensityMap.simulate(model.topology, model.positions, RESOLUTION, like=density_map, b_factors=b)
-    fit = DensityFit(blurred, model.topology, RESOLUTION, positions=model.positions)
-    found = refined_b_factors(fit, model.topology, model.positions[None], np.ones(1), RESOLUTION)
-    assert found.shape == (len(residues),)
-    assert found[residues == 12].mean() > found[residues == 3].mean() + 80
-    widths = _Widths(fit, model.positions[None], np.ones(1), residues)
-    start, step = np.full(16, 0.3), 1e-2
-    _, gradient = widths.loss(start)
-    moved = [widths.loss(start + sign * step * np.eye(16)[5])[0] for sign in (1, -1)]
-    assert (moved[0] - moved[1]) / (2 * step) == pytest.approx(gradient[5], rel=0.02)
 
 
 def test_a_search_is_saved_and_a_damaged_state_is_not_taken_for_a_whole_one(tmp_path):
@@ -162,26 +133,6 @@ def test_the_verdict_asks_for_a_gain_that_is_sure_and_for_two_conformations(ense
     assert "frequencies from 6.00 to 5.00" in replace(verdict, kind="shells", band=(6.0, 5.0)).sentence
 
 
-def test_a_replica_that_strayed_from_a_map_of_one_conformation_is_no_other(model, density_map):
-    fit = DensityFit(density_map, model.topology, RESOLUTION, positions=model.positions)
-    noise = np.random.default_rng(0).normal(scale=0.3, size=(3, *model.positions.shape))
-    models = np.array([*(model.positions + noise), model.positions + np.array([6.0, 0.0, 0.0])])
-    weights = EnsembleFit(fit, 4).refine_weights(list(models))
-    found = conformations(models, weights, trace_of(model.topology), RESOLUTION)
-    assert len(found) == 2 and found[1].replicas == [3]
-    assert n_conformations(found) == 1
-    assert n_conformations([Conformation([0], 0.9), Conformation([1], 0.1)]) == 2
-
-
-def test_a_replica_that_is_better_than_a_stuck_model_is_no_reason_for_others():
-    stuck = Verdict("half maps", (None, 5.0), 0.40, 0.9, 0.40, 0.90, 0.02, 0.4, 0.9, 2)
-    assert stuck.is_ensemble
-    alone = replace(stuck, main=MainConformation(0.902, 0.001))
-    assert not alone.is_ensemble and "its heaviest conformation alone has 0.902" in alone.sentence
-    assert alone.as_dict()["main"] == {"cc_free_b": 0.902, "standard_error": 0.001}
-    assert replace(stuck, main=MainConformation(0.7, 0.02)).is_ensemble
-
-
 def test_parts_that_are_crossed_are_exchanged_where_the_weights_say_so(model, density_map):
     """Both ends of a helix have moved in 65% of the map; two replicas have one end moved each."""
     residues = np.array([atom.residue.index for atom in model.topology.atoms()])
@@ -211,9 +162,3 @@ def test_parts_that_are_crossed_are_exchanged_where_the_weights_say_so(model, de
     inside = (residues < 5) | (residues > 10)
     assert np.abs(found[heavier] - both)[inside].max() < 1e-6
     assert np.abs(found[1 - heavier] - none)[inside].max() < 1e-6
-
-
-def test_states_have_as_many_replicas_as_their_weights_ask_for():
-    assert shared_out(np.array([0.6, 0.4]), 8) == [0] * 5 + [1] * 3
-    assert shared_out(np.array([0.95, 0.05]), 3) == [0, 0, 1]
-    assert shared_out(np.array([0.5, 0.5]), 2) == [0, 1]

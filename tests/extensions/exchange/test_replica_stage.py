@@ -6,16 +6,12 @@ import json
 from dataclasses import replace
 
 import numpy as np
-import openmm
 import pytest
 
 from openmm_density.base.errors import InputError, SimulationError
-from openmm_density.extensions.exchange import replica_stage
 from openmm_density.extensions.exchange.replica_stage import ReplicaLost, ReplicaStage
-from openmm_density.extensions.replica_exchange import LeftDensity, ReplicaExchange
 from openmm_density.fitting import FlexibleFit, RunFolder, find_protocol
 from openmm_density.fitting.protocols import Protocol, Stage
-from openmm_density.fitting.stability import Unstable
 
 from ...fitting.left_behind import kept_at
 from ...fragments import RESOLUTION, fragment, map_of
@@ -69,22 +65,6 @@ def test_the_best_replica_goes_on_and_a_killed_fit_as_if_nothing_had_been(parts,
     assert killed.load().replica_positions is None
 
 
-def test_a_segment_that_blew_up_leaves_no_attempts_in_the_record(parts, monkeypatch):
-    step, blown = ReplicaStage.step, []
-
-    def once(self, stage_step, length, stop):
-        done = step(self, stage_step, length, stop)
-        if stage_step == 60 and not blown:
-            blown.append(stage_step)
-            raise Unstable("it blew up")
-        return done
-
-    monkeypatch.setattr(ReplicaStage, "step", once)
-    (told,) = fit_of(parts).run().exchange
-    # Of three rungs each round tries one pair.
-    assert blown and sum(told["record"]["tried"]) == told["rounds"] == 8
-
-
 def blow_up_once(monkeypatch, error, at):
     """Let an error come at a step of the stage; return the ladders and the time steps before and after."""
     step, ladders, timesteps = ReplicaStage.step, [], []
@@ -125,35 +105,6 @@ def test_replicas_that_leave_their_density_at_its_full_strength_end_the_fit(part
         SimulationError, match=r'left its density, at step 40, .* raise the strength of stage "exc'
     ):
         fit_of(parts).run()
-
-
-@pytest.mark.parametrize("at", [20, 60])
-def test_replicas_that_blew_up_begin_with_care(parts, monkeypatch, at):
-    settled = []
-    settle = ReplicaExchange.settle
-
-    def noted(self):
-        settle(self)
-        settled.append(self)
-
-    monkeypatch.setattr(ReplicaExchange, "settle", noted)
-    ladders, timesteps = blow_up_once(monkeypatch, Unstable("it blew up"), at)
-    result = fit_of(parts).run()
-    # The segment after it has replicas of its own, which begin as others do.
-    assert settled == [ladders[at // 40 + 1]] and timesteps[at // 40 : at // 40 + 2] == [4.0, 2.0]
-    assert result.exchange[0]["strengths"] == pytest.approx([3.0, 9.4868, 30.0], abs=1e-4)
-    assert np.isfinite(result.final).all()
-
-
-def test_what_goes_wrong_with_replicas_is_told_apart():
-    for raised, told in ((LeftDensity("far"), ReplicaLost), (SimulationError("bad"), Unstable)):
-        with pytest.raises(Unstable) as caught, replica_stage._told_as_unstable():
-            raise raised
-        assert type(caught.value) is told
-    with pytest.raises(openmm.OpenMMException, match="no device"), replica_stage._told_as_unstable():
-        raise openmm.OpenMMException("no device")
-    with pytest.raises(Unstable, match="is NaN"), replica_stage._told_as_unstable():
-        raise openmm.OpenMMException("Particle coordinate is NaN")
 
 
 def test_the_built_in_protocol(parts):
@@ -200,24 +151,3 @@ def test_protocols_that_cannot_exchange_are_refused(changes, words):
 def test_replicas_in_water_are_refused(parts):
     with pytest.raises(InputError, match="without water"):
         fit_of(parts, solvent="water")
-
-
-def test_replicas_go_on_in_their_contexts_where_no_bits_repeat_themselves(parts, monkeypatch):
-    """As on a GPU, where new Contexts at every saved state take longer than the steps between them."""
-    made = []
-    construct = replica_stage.ReplicaExchange.__init__
-
-    def counted(self, *arguments, **options):
-        made.append(self)
-        construct(self, *arguments, **options)
-
-    monkeypatch.setattr(replica_stage.ReplicaExchange, "__init__", counted)
-    monkeypatch.setattr(replica_stage, "repeats_itself", lambda *_: False)
-    # Another blur, matched at a saved state, would be another density, for which Contexts are new.
-    protocol = replace(PROTOCOL, exchange_interval=40, match_blur=False)
-    found = fit_of(parts, protocol).run()
-    assert len(made) == 1 and found.exchange[0]["rounds"] == 2
-    monkeypatch.setattr(replica_stage, "repeats_itself", lambda *_: True)
-    made.clear()
-    fit_of(parts, protocol).run()
-    assert len(made) == 2

@@ -20,7 +20,6 @@ from openmm_density.fitting.checkpoints import RunFolder
 from openmm_density.fitting.output.doubts import _unknown_ligand_doubts
 from openmm_density.fitting.output.summary import ligand_figures
 from openmm_density.fitting.protocols import Stage
-from openmm_density.models.preparation.ligand_terms import IDLE_SPRINGS
 
 pytest.importorskip("safetensors", reason="the extra [ligands] is not installed")
 
@@ -127,26 +126,6 @@ def test_replicas_whose_ligands_are_not_known_are_held_and_say_so_when_they_go_o
         context.getParameter(f"ligand_{k}_strength_of_{replica}") for k in (1, 2) for replica in (1, 2)
     ]
     assert strengths == [0.0] * 4
-
-
-def test_of_replicas_each_holds_its_own_ligands(replicas, monkeypatch):
-    """The potential does not know a first bond of more than 1.9 Å: that of the second replica's first ligand."""
-    systems, run, result = replicas
-    monkeypatch.setattr(
-        LigandEnergy, "disagreement", lambda _, place: 1e9 * (np.linalg.norm(place[1] - place[0]) > 0.19)
-    )
-    watch, models = systems.watch(2), [result.relaxed.copy(), result.relaxed.copy()]
-    first, second = watch.placed[0].atoms[:2]
-    models[1][first] = models[1][second] + [2.5, 0.0, 0.0]
-    state = run.begin(models, np.full(2, 0.5))
-    states = watch.begun(np.concatenate(list(state.positions)))
-    assert [each["held_until"] for each in states] == [-1, -1, 0, -1]
-    _, context = run._context(replace(state, ligands=states), run.stages[0])
-    assert [context.getParameter(each.parameter_name) for each in watch.placed] == [1.0, 1.0, 0.0, 1.0]
-    springs = next(each for each in context.getSystem().getForces() if each.getName() == IDLE_SPRINGS)
-    terms = [springs.getBondParameters(k) for k in range(springs.getNumBonds())]
-    acting = {particle for i, j, (_, stiffness) in terms if stiffness for particle in (i, j)}
-    assert acting == set(watch.placed[2].atoms.tolist())
 
 
 def test_replicas_that_exchange_hold_their_own_ligands(model, density_map, files, monkeypatch, tmp_path):

@@ -12,7 +12,6 @@ import pytest
 from openmm import app
 
 from openmm_density.base.errors import InputError
-from openmm_density.extensions.distillation import labels
 from openmm_density.extensions.ligands import potentials
 from openmm_density.extensions.ligands.openmm_ml import check_name
 from openmm_density.extensions.ligands.potentials import LigandSources, find_potentials
@@ -127,26 +126,3 @@ def test_where_it_is_not_installed_a_sentence_says_how(monkeypatch):
         told.value
     )
     assert "\n" not in str(told.value)
-
-
-def test_the_command_line_takes_its_names(capsys):
-    from openmm_density.cli import main
-
-    with pytest.raises(SystemExit):
-        main(["fit", "model.pdb", "map.mrc", "--ligand-forcefield", "openmmml:"])
-    assert "openff, gaff, xtb or openmmml:NAME" in capsys.readouterr().err
-
-
-def test_a_molecule_without_an_answer_of_gfn2_gets_no_charges(agreed, monkeypatch):
-    n = len(agreed.ligand)
-    known = np.linspace(-0.3, 0.4, n)
-    for energy, charges in ((-5.0, known), (np.nan, np.zeros(n))):
-        answer = energy, np.zeros((n, 3)), charges
-        monkeypatch.setattr(labels, "_gfn2", lambda ligand, solvent, answer=answer: lambda positions: answer)
-        if np.isfinite(energy):
-            found = potentials._charges(agreed.ligand)
-            assert found.sum() == pytest.approx(agreed.ligand.charge)
-            assert found - found.mean() == pytest.approx(known - known.mean())
-        else:
-            with pytest.raises(InputError, match="GFN2-xTB finds no partial charges"):
-                potentials._charges(agreed.ligand)

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
-import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -16,7 +12,6 @@ import pytest
 from openmm import app
 
 from openmm_density.base.errors import InputError
-from openmm_density.base.program_process import environment_of
 from openmm_density.extensions.ligands import potentials
 from openmm_density.extensions.ligands.potentials import LigandSources, find_potentials
 from openmm_density.models import prepare, read_model
@@ -72,19 +67,6 @@ def test_a_potential_is_distilled_once_and_kept(model, forcefield, distilled):
     assert len(distilled) == 1 and again.by_name["ACM"].sha256 == found.by_name["ACM"].sha256
     kept = [path.name for path in found.paths[0].parent.iterdir() if not path.name.startswith(".")]
     assert kept == [found.paths[0].name] and kept[0].startswith("ACM-")
-
-
-def test_the_cache_tells_molecules_and_charges_apart_but_not_residue_names(agreed, tmp_path, monkeypatch):
-    monkeypatch.setenv("OPENMM_DENSITY_CACHE", str(tmp_path))
-    ligand = agreed.ligand
-    first = potentials.cached_path(ligand, "ACM", "xtb")
-    others = [replace(ligand, charge=1), replace(ligand, smiles="CO")]
-    assert len({first, *(potentials.cached_path(each, "ACM", "xtb") for each in others)}) == 3
-    assert potentials.cached_path(ligand, "ACM", "xtb in water") != first
-    first.parent.mkdir()
-    first.write_bytes(b"")
-    assert potentials.same_molecule(potentials.cached_path(ligand, "LIG", "xtb")) == first
-    assert potentials.same_molecule(potentials.cached_path(others[0], "ACM", "xtb")) is None
 
 
 def test_ligands_whose_bonds_are_not_known_stay_rigid_and_are_named(
@@ -228,22 +210,6 @@ def test_a_solvent_that_is_counted_twice_is_told(model, forcefield, agreed, tmp_
     ]
 
 
-def test_a_second_process_says_for_whom_it_waits(tmp_path, monkeypatch):
-    monkeypatch.setenv("OPENMM_DENSITY_CACHE", str(tmp_path))
-    path, told, begun = tmp_path / "ligands" / "x.safetensors", [], threading.Event()
-
-    def wait():
-        with potentials.only_one(path, lambda holder: (told.append(holder), begun.set())):
-            return "done"
-
-    with ThreadPoolExecutor(1) as pool:
-        with potentials.only_one(path):
-            second = pool.submit(wait)
-            assert begun.wait(60)
-        assert second.result(60) == "done"
-    assert told[0] == f"process {os.getpid()} on {socket.gethostname()}"
-
-
 def test_fits_that_need_one_potential_at_once_make_it_once(model, forcefield, distilled, monkeypatch):
     """As the fits of a batch: three wait while the first distils, and read what it has kept."""
     made, waiting = potentials.same_molecule, threading.Semaphore(0)
@@ -269,41 +235,3 @@ def test_fits_that_need_one_potential_at_once_make_it_once(model, forcefield, di
             for each in [pool.submit(find_potentials, model, forcefield, sources, say) for _ in range(4)]
         ]
     assert distilled == [("ACM", SMILES)] and len({each.by_name["ACM"].sha256 for each in found}) == 1
-
-
-MAKER = """
-import sys
-from pathlib import Path
-from openmm_density.fitting.locks import held
-with held(Path(sys.argv[1]), lambda holder: print("waits for", holder, flush=True)):
-    print("makes it", flush=True)
-    sys.stdin.read()
-"""
-
-
-def test_a_process_that_is_killed_leaves_the_making_to_the_next(tmp_path):
-    """Processes of their own, as the fits of a batch are, with the lock that the cache has: torch would take seconds in each."""
-    environment = environment_of()
-    command = [sys.executable, "-c", MAKER, str(tmp_path / ".x.safetensors.lock")]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": environment}
-    with subprocess.Popen(command, **pipes) as first:
-        assert first.stdout.readline() == "makes it\n"
-        with subprocess.Popen(command, **pipes) as second:
-            assert second.stdout.readline() == f"waits for process {first.pid} on {socket.gethostname()}\n"
-            first.kill()
-            said, _ = second.communicate(timeout=60)
-    assert said.splitlines()[-1] == "makes it" and second.returncode == 0
-
-
-def test_a_file_is_read_once(model, forcefield, acetamide_file, agreed, monkeypatch):
-    from openmm_density.extensions.distillation import ligand_energy, save
-
-    read = []
-    load = ligand_energy.load
-    monkeypatch.setattr(ligand_energy, "load", lambda path: (read.append(path), load(path))[1])
-    for _ in range(2):
-        find_potentials(model, forcefield, LigandSources(files=acetamide_file))
-    assert read == [acetamide_file]
-    save(acetamide_file, replace(agreed, created_by="another program"))
-    again = find_potentials(model, forcefield, LigandSources(files=acetamide_file))
-    assert len(read) == 2 and again.by_name["ACM"].known.created_by == "another program"

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import openmm
 import pytest
 
-from openmm_density.base.errors import InputError
 from openmm_density.extensions.distillation import LigandEnergy
-from openmm_density.fitting.ligand_watch import HELD_STEPS, LigandWatch, check_same_potentials
+from openmm_density.fitting.ligand_watch import HELD_STEPS, LigandWatch
 from openmm_density.models import prepare
 
 
@@ -88,18 +85,6 @@ def test_a_held_ligand_is_released_once_it_is_known_and_was_held_long_enough(wat
     assert abs(pull(watch, context)) < 100
 
 
-def test_a_new_context_holds_what_a_state_says(watched):
-    watch, context, positions = watched
-    moved = stretched(watch, positions)
-    context.setPositions(moved)
-    states = watch.looked_at(context, watch.begun(positions), 200)
-    expected = pull(watch, context)
-    watch.apply(context, watch.begun(positions))
-    assert abs(pull(watch, context)) < 100
-    watch.apply(context, states)
-    assert pull(watch, context) == expected
-
-
 def test_a_start_that_is_not_known_has_bonds_and_angles_held(watched):
     """As there is no shape to hold it in, those of the relaxed molecule; it is released at the next look if it is known then."""
     watch, context, positions = watched
@@ -124,14 +109,3 @@ def test_the_last_look_holds_nothing(watched):
 def test_models_without_such_ligands_are_not_looked_at():
     watch = LigandWatch([], np.zeros(0))
     assert watch.begun(np.zeros((0, 3))) == [] and watch.looked_at(None, [], 0) == []
-
-
-def test_a_fit_does_not_go_on_with_another_potential(watched, tmp_path):
-    watch, _, positions = watched
-    states = watch.begun(positions)
-    check_same_potentials(states, watch.placed, tmp_path)
-    others = [replace(each, potential=replace(each.potential, sha256="other")) for each in watch.placed]
-    with pytest.raises(InputError, match="another potential of A ACM 501"):
-        check_same_potentials(states, others, tmp_path)
-    with pytest.raises(InputError, match="2 ligands that have a potential, not 1"):
-        check_same_potentials(states, watch.placed[:1], tmp_path)

@@ -13,9 +13,7 @@ from openmm_density.extensions.rebuilding.changes import (
     FittedRotamer,
     FlippedPeptide,
     RebuiltStretch,
-    changed_residues,
     rebuilt_in_words,
-    span,
 )
 from openmm_density.extensions.rebuilding.extension import Searched
 
@@ -51,35 +49,6 @@ def test_a_line_says_it_all() -> None:
     assert (
         undone == "1 side chain in another rotamer, 1 undone, as the model became unstable; 2 searches, 61 s"
     )
-
-
-def test_flipped_peptides_are_told_of_and_marked() -> None:
-    assert rebuilt_in_words([search(flipped=(4,))]) == "1 peptide flipped; 1 search, 30 s"
-    searches = [search(flipped=(4, 7), turned=(2,)), search(flipped=(4,)), search(flipped=(8,), undone=True)]
-    told = "2 peptides flipped, 1 side chain in another rotamer, 1 undone, as the model became unstable; 3 searches, 91 s"
-    assert rebuilt_in_words(searches) == told
-    # What was flipped twice is as it was.
-    assert np.flatnonzero(changed_residues(10, searches)["flipped"]).tolist() == [7]
-    # Fits of earlier versions do not tell.
-    before = {key: value for key, value in search().items() if key != "peptides"}
-    assert rebuilt_in_words([before]) == "nothing; 1 search, 30 s"
-    assert not any(changed_residues(10, [before])["flipped"])
-
-
-def test_spans_are_short() -> None:
-    assert span("A", "61", "72") == "A 61-72" and span("", "5", "5") == "5"
-
-
-def test_residues_are_marked_also_where_chains_and_their_numbers_are_alike() -> None:
-    kept = search(RebuiltStretch("", "2", "3", [1, 2, 3], 1, 60.0), turned=(9,))
-    again = search(
-        RebuiltStretch("", "2A", "4", [2, 3, 4], 1, 60.0), RebuiltStretch("", "1", "1", [5], 0, 60.0)
-    )
-    dropped = search(RebuiltStretch("", "1", "4", [5, 6, 7, 8, 9], -1, 60.0), turned=(0,), undone=True)
-    marked = changed_residues(10, [kept, again, dropped])
-    assert marked["shifted_by"] == [0, 1, 2, 2, 1, 0, 0, 0, 0, 0]
-    assert marked["rebuilt"] == [False] + [True] * 5 + [False] * 4
-    assert marked["turned"] == [False] * 9 + [True]
 
 
 def test_an_extension_tells_of_it() -> None:

@@ -47,19 +47,6 @@ def test_atomic_numbers_are_exact_and_hydrogens_left_out(native: Model, density_
     assert DensityModel.of_fit(fit, molecule, 1.0).weights.tolist() == expected
 
 
-def test_atoms_that_are_fitted_with_a_weight_of_zero_count_as_fitted(
-    native: Model, density_map: DensityMap
-) -> None:
-    molecule = Molecule(native.topology)
-    weights = np.where(np.arange(len(molecule.atoms)) % 3, 1.0, 0.0)
-    fit = DensityFit(
-        density_map, native.topology, RESOLUTION, weights=weights, positions=native.positions, atoms="all"
-    )
-    density = DensityModel.of_fit(fit, molecule, 1.0)
-    np.testing.assert_array_equal(density.is_fitted, molecule.is_heavy)
-    np.testing.assert_array_equal(density.weights, np.where(molecule.is_heavy, weights, 0.0))
-
-
 def test_slopes_are_those_of_the_similarity(native: Model, density_map: DensityMap) -> None:
     fit = DensityFit(density_map, native.topology, RESOLUTION, weights="number", positions=native.positions)
     density = DensityModel.of_fit(fit, Molecule(native.topology), STRENGTH * fit.n_fitted_atoms)

@@ -15,16 +15,12 @@ from openmm_density.extensions.rebuilding import evidence_search
 from openmm_density.extensions.rebuilding.evidence_search import (
     SHIFTS,
     EvidenceSearch,
-    Moved,
-    _best_different,
-    _Candidate,
     gains_of_shifts,
-    proposed_ends,
     proposed_shifts,
     stretches_of_most,
 )
 from openmm_density.extensions.rebuilding.molecule import Molecule
-from openmm_density.extensions.rebuilding.register_search import FLANK, ChainShift, RegisterSearch, Stretch
+from openmm_density.extensions.rebuilding.register_search import RegisterSearch, Stretch
 from openmm_density.extensions.rebuilding.side_chain_evidence import SideChainEvidence
 from openmm_density.extensions.rebuilding.stretch_trial import TrialTools
 from openmm_density.models import Model, read_model
@@ -93,69 +89,6 @@ def test_the_way_back_of_a_shifted_stretch_is_proposed_in_an_experimental_map(
             shift.usual == -by and abs(shift.first - first) <= 4 and abs(shift.stretch.last - last) <= 4
             for shift in proposed
         )
-
-
-def test_stretches_next_to_each_other_are_proposed_together(
-    native: Model, evidence: SideChainEvidence
-) -> None:
-    registers = RegisterSearch(native.topology)
-    (chain,) = registers.chains
-    shift = ChainShift(chain, 36, (2,) * 9 + (1,) * 9)
-    wrong = registers.displaced(native.positions, shift)
-    proposed = proposed_shifts(chain, evidence.log_odds(wrong, chain))
-    assert any({-2, -1} <= set(each.by) for each in proposed)
-
-
-def test_without_evidence_nothing_is_proposed() -> None:
-    assert proposed_shifts(np.arange(40), np.zeros((40, 40))) == []
-    assert proposed_shifts(np.arange(2), np.zeros((2, 2))) == []
-
-
-@pytest.mark.parametrize("at_begin", [True, False])
-def test_ends_that_the_evidence_is_against_are_drawn_in(at_begin: bool) -> None:
-    odds = np.eye(50)
-    bad = np.arange(8) if at_begin else np.arange(42, 50)
-    odds[bad, bad] = -1.0
-    proposed = proposed_ends(np.arange(50), odds)
-    # Of twelve it is against most, and of sixteen on the whole against none.
-    assert [len(shift.by) for shift in proposed] == [8] * 4 + [5] * 4 + [12] * 4
-    for shift in proposed:
-        steps = np.array(shift.by if at_begin else shift.by[::-1])
-        assert (shift.first == 0) if at_begin else (shift.stretch.last == 49)
-        inward = steps if at_begin else -steps
-        assert inward[0] in (2, 4, 6, 8) and (np.diff(inward) < 0).all() and inward[-1] > 0
-    assert proposed_ends(np.arange(50), np.eye(50)) == []
-    assert proposed_ends(np.arange(9), -np.eye(9)) == []
-
-
-def test_the_best_of_different_models_are_followed() -> None:
-    chain, positions = np.arange(20), np.zeros((1, 3))
-    one, two, three = (Moved(ChainShift(chain, first, (1,)), 5.0 + first, 0.0) for first in range(3))
-    models = [_Candidate(positions, moved) for moved in ((one, two), (two, one), (three,), (), (one,))]
-    assert _best_different(models) == [models[0], models[2], models[4], models[3]]
-    assert Moved(ChainShift(chain, 0, (1,)), 5.0, 800.0).gain == pytest.approx(3.0)
-
-
-def test_flanks_are_moved_by_parts_of_a_place() -> None:
-    shift = ChainShift(np.arange(20), 2, (2, 2, 1))
-    by = shift.with_flanks()
-    assert len(by) == 20 and by[2:5].tolist() == [2, 2, 1]
-    np.testing.assert_allclose(by[:2], [1.2, 1.6])
-    np.testing.assert_allclose(by[5 : 5 + FLANK], [0.8, 0.6, 0.4, 0.2])
-    assert not by[5 + FLANK :].any()
-    assert shift.usual == 2 and shift.residues.tolist() == [2, 3, 4]
-    assert (shift.stretch.first, shift.stretch.last) == (2, 4)
-
-
-def test_residues_are_moved_by_their_own_numbers_of_places(native: Model) -> None:
-    registers = RegisterSearch(native.topology)
-    (chain,) = registers.chains
-    moved = registers.displaced(native.positions, ChainShift(chain, 30, (2, 2, 2, -1, -1)))
-    alphas = np.array([a.index for a in native.topology.atoms() if a.name == "CA"])
-    for place, onto in ((30, 32), (32, 34), (33, 32), (34, 33)):
-        np.testing.assert_allclose(moved[alphas[place]], native.positions[alphas[onto]], atol=1e-9)
-    still = np.setdiff1d(np.arange(len(chain)), np.arange(30 - FLANK, 35 + FLANK))
-    np.testing.assert_array_equal(moved[alphas[still]], native.positions[alphas[still]])
 
 
 class Weighed:

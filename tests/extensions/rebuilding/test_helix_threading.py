@@ -79,21 +79,6 @@ def test_the_best_thread_is_the_best_of_all(seed: int) -> None:
     assert scores == sorted(scores, reverse=True)
 
 
-@pytest.mark.parametrize("offset", [-1, 2])
-def test_other_threads_are_the_best_with_their_offset(offset: int) -> None:
-    size = 14
-    random = np.random.default_rng(7)
-    helices = [helix_at((0.0, 0.0, 0.0), 7, 3.0), helix_at((9.0, 0.0, 0.0), 5, 9.0)]
-    odds = [random.normal(0.0, 0.5, (size, len(helix.density))) for helix in helices]
-    found = [each for each in proposed_threads(odds, helices) if each.offset(0) == 3 + offset]
-    ways = (
-        way
-        for way in segments(size, helices)
-        if any(number == 0 and residue - place == 3 + offset for number, place, residue, _ in way)
-    )
-    assert found and found[0].score == pytest.approx(max(score_of(way, odds, helices) for way in ways))
-
-
 def way_score(thread: Thread, odds: list[np.ndarray], helices: list[MapHelix]) -> float:
     way = []
     for number in np.unique(thread.helices).tolist():
@@ -116,16 +101,3 @@ def test_evidence_moves_a_helix_by_whole_residues() -> None:
     thread = proposed_threads(odds, helices)[0]
     assert (thread.offset(0), thread.offset(1)) == (5 + shift, 22)
     assert len(thread.residues) == 20
-
-
-def test_a_helix_that_no_chain_can_reach_is_left_out() -> None:
-    size = 20
-    helices = [helix_at((0.0, 0.0, 0.0), 8, 1.0), helix_at((90.0, 0.0, 0.0), 8, 11.0)]
-    odds = [np.full((size, 8), 0.5) for _ in helices]
-    assert len(np.unique(proposed_threads(odds, helices)[0].helices)) == 1
-
-
-def test_without_helices_or_residues_there_is_no_thread() -> None:
-    assert proposed_threads([], []) == []
-    helix = helix_at((0.0, 0.0, 0.0), 8, 0.0)
-    assert proposed_threads([np.zeros((3, 8))], [helix]) == []  # fewer than a helix has

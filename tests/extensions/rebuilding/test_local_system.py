@@ -108,27 +108,6 @@ def test_openmm_serves_where_the_kernel_cannot(
     assert isinstance(local._dynamics, LocalContext)
 
 
-def test_forces_without_terms_add_nothing(
-    prepared: Prepared, molecule: Molecule, density: DensityModel, local: LocalSystem
-) -> None:
-    impropers = openmm.CustomTorsionForce("k*(theta-theta0)^2")
-    for name in ("k", "theta0"):
-        impropers.addPerTorsionParameter(name)
-    system = prepared.system(constraints=None, rigidWater=False)
-    for empty in (
-        openmm.HarmonicBondForce(),
-        openmm.HarmonicAngleForce(),
-        openmm.PeriodicTorsionForce(),
-        openmm.CMAPTorsionForce(),
-        openmm.RBTorsionForce(),
-        impropers,
-    ):
-        system.addForce(empty)
-    other = LocalSystem(BondedTerms(system), molecule, density, prepared.positions, REGION)
-    assert isinstance(other._dynamics, CompiledDynamics)
-    assert other.energy(prepared.positions) == local.energy(prepared.positions)
-
-
 def test_heavy_atoms_of_the_residues_move_and_no_others(prepared: Prepared, local: LocalSystem) -> None:
     wanted = [a.index for a in prepared.topology.atoms() if a.residue.index in REGION and not is_hydrogen(a)]
     assert local.moving.tolist() == wanted
@@ -228,39 +207,6 @@ def test_another_force_field_with_maps_and_other_impropers_is_computed_alike(
 
 
 @pytest.mark.parametrize("method", ["minimized", "annealed"])
-def test_what_blows_up_in_openmm_is_tried_more_gently(
-    prepared: Prepared, in_openmm: LocalSystem, monkeypatch: pytest.MonkeyPatch, method: str
-) -> None:
-    minimize = openmm.LocalEnergyMinimizer.minimize
-    calls = []
-
-    def spoilt(context: openmm.Context, **options: int) -> None:
-        minimize(context, **options)
-        calls.append(context.getIntegrator().getStepSize()._value)
-        if len(calls) <= blown:
-            positions = np.array(context.getState(positions=True).getPositions(asNumpy=True)._value)
-            positions[3] = np.nan
-            context.setPositions(positions)
-
-    local = in_openmm
-    # As a System that nothing was annealed in.
-    local._dynamics._integrator.setStepSize(0.003)
-    atom = list(prepared.topology.atoms())[local._members[3]]
-    arguments = (prepared.positions,) if method == "minimized" else (prepared.positions, (300.0,), 20)
-    monkeypatch.setattr(openmm.LocalEnergyMinimizer, "minimize", spoilt)
-    blown = 1
-    found = getattr(local, method)(*arguments)
-    assert np.isfinite(found).all() and len(calls) == 2
-    assert calls == pytest.approx([0.003, 0.003 if method == "minimized" else 0.0015])
-    calls.clear()
-    blown = 2
-    with pytest.raises(Unstable, match=f"A {atom.residue.name} {atom.residue.id} {atom.name} are not"):
-        getattr(local, method)(*arguments)
-    assert np.isfinite(local.energy(prepared.positions))
-    assert np.isfinite(getattr(local, method)(*arguments)).all()
-
-
-@pytest.mark.parametrize("method", ["minimized", "annealed"])
 @pytest.mark.parametrize(("spoilt", "why"), [(np.nan, "flew away"), (9.0, "flew away")])
 def test_what_blows_up_is_tried_more_gently(
     prepared: Prepared,
@@ -289,23 +235,6 @@ def test_what_blows_up_is_tried_more_gently(
     blown = 2
     with pytest.raises(Unstable, match=why):
         getattr(local, method)(*arguments)
-
-
-def test_atoms_that_are_far_too_fast_are_seen(
-    prepared: Prepared, local: LocalSystem, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    moved, steps = LocalDynamics.moved, []
-
-    def too_fast(self: LocalDynamics, *arguments: object) -> tuple[np.ndarray, np.ndarray]:
-        found, velocities = moved(self, *arguments)
-        steps.append(arguments[3])
-        return found, velocities + (1e3 if len(steps) <= 2 else 0.0)
-
-    monkeypatch.setattr(LocalDynamics, "moved", too_fast)
-    with pytest.raises(Unstable, match="far too fast"):
-        local.annealed(prepared.positions, (300.0,), 20)
-    assert steps == [0.003, 0.0015]
-    assert np.isfinite(local.annealed(prepared.positions, (300.0,), 20)).all()
 
 
 def test_what_is_no_number_from_the_start_is_unstable(prepared: Prepared, local: LocalSystem) -> None:

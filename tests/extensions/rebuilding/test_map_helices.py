@@ -17,7 +17,6 @@ from openmm_density.extensions.rebuilding.helix_fragments import (
     HelixFragments,
     Poses,
     ideal_helix,
-    pose_of,
 )
 from openmm_density.extensions.rebuilding.map_helices import SHORTEST, MapHelix, helices_along
 from openmm_density.extensions.rebuilding.side_chain_evidence import backbone_atoms
@@ -78,15 +77,6 @@ def test_side_chains_of_an_ideal_helix_are_those_of_l_amino_acids(native: Model)
         own = FRAGMENT[4, [0, 1, 2, 4]]
         _, error = Rotation.align_vectors(atoms - atoms.mean(axis=0), own - own.mean(axis=0))
         assert error < 0.25
-
-
-def test_the_pose_of_a_moved_fragment_is_how_it_was_moved(real: DensityMap) -> None:
-    turn = Rotation.from_rotvec([0.3, -1.0, 2.0])
-    place = np.array([3.0, -4.0, 5.0])
-    moved = turn.apply(FRAGMENT.reshape(-1, 3)).reshape(FRAGMENT.shape) + place
-    pose = pose_of(moved)
-    np.testing.assert_allclose(HelixFragments(real, 1.0).atoms(pose), moved, atol=1e-9)
-    np.testing.assert_allclose(pose.centres, place, atol=1e-9)
 
 
 def test_a_fragment_finds_back_into_a_simulated_helix() -> None:

@@ -11,22 +11,18 @@ import numpy as np
 import pytest
 
 from openmm_density import DensityMap
-from openmm_density.base.errors import InputError, SimulationError
-from openmm_density.extensions.rebuilding import TrialWorkers
-from openmm_density.extensions.rebuilding.changes import left_out_in_words
+from openmm_density.base.errors import SimulationError
 from openmm_density.extensions.rebuilding.register_search import RegisterSearch, Stretch
-from openmm_density.extensions.rebuilding.stretch_trial import StretchTrial
 from openmm_density.fitting.checkpoints import RunFolder
 from openmm_density.fitting.dynamics import Dynamics
-from openmm_density.fitting.flexible_fit import FlexibleFit
-from openmm_density.fitting.protocols import Protocol, Stage
+from openmm_density.fitting.protocols import Stage
 from openmm_density.models import Model, read_model
 from openmm_density.models.chemistry.contacts import near_contacts
 from openmm_density.models.preparation import prepare
 
 from ...fitting.left_behind import kept_at
 from ...restraints.single_forces import turned_about
-from .searched import RESOLUTION, Going, fit_of, rebuilding_of
+from .searched import Going, fit_of, rebuilding_of
 
 RESIDUES = 32
 FIRST, LAST = 12, 20
@@ -116,57 +112,6 @@ def test_what_is_in_register_stays_and_threads_do_not_matter(
     assert np.array_equal(kept, native_positions) and rebuilding.changes.stretches == []
 
 
-def test_of_the_places_the_worst_are_tried_that_there_is_room_for(
-    native: Model, density_map: DensityMap, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    search = RegisterSearch(native.topology)
-    off, right = (Stretch(search.chains[0], *ends) for ends in ((FIRST, LAST), (27, 29)))
-    monkeypatch.setattr(RegisterSearch, "candidates", lambda *_: [[right], [off]])
-    tried = []
-
-    def run(
-        self: TrialWorkers, tools: object, positions: np.ndarray, trials: list[StretchTrial], *_: object
-    ) -> bool:
-        tried.extend(trial.stretches for trial in trials)
-        return True
-
-    monkeypatch.setattr(TrialWorkers, "run", run)
-    wrong = replace(native, positions=search.shifted(native.positions, [off], -1))
-    positions = prepare(wrong).positions
-    rebuildings = [rebuilding_of(wrong, density_map) for _ in range(3)]
-    rebuildings[0].with_shifted_stretches(positions, Going())
-    assert tried == [[off], [right]] and rebuildings[0].changes.places_left == 0
-    for number, room, expected in ((1, 0.9 * rebuildings[0].work, [[off]]), (2, 1000.0, [])):
-        tried.clear()
-        rebuildings[number]._room = room
-        rebuildings[number].with_shifted_stretches(positions, Going())
-        assert tried == expected and rebuildings[number].work <= room
-        assert rebuildings[number].changes.places_left == 2 - len(expected)
-
-
-def test_what_there_is_no_room_for_is_left_out_and_told(
-    native: Model, density_map: DensityMap, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    start, _ = with_a_turned_side_chain(native)
-    stage = Stage("hold", 20, temperature=(100.0, 10.0), register=True, rotamers=True)
-    monkeypatch.setattr("openmm_density.extensions.rebuilding.search_plan._REST", 0.0)
-    off_there = [Stretch(RegisterSearch(native.topology).chains[0], FIRST, LAST)]
-    monkeypatch.setattr(RegisterSearch, "candidates", lambda *_: [off_there])
-    result = fit_of(start, density_map, stage, search="auto").run()
-    (search,) = result.found["rebuilding"]
-    # Side chains take little.
-    assert "register" in search["left_out"] and search["places_left"] == 1 and search["stretches"] == []
-    assert "1 place where a stretch may be off" in left_out_in_words(result.found["rebuilding"], result.steps)
-    off = fit_of(start, density_map, stage, search="off")
-    assert not off.rebuilds_before(0) and "rebuilding" not in off.run().found
-    # As the protocol says it, and what it says is written with it.
-    full = replace(Protocol((stage,)), search="full")
-    fit = FlexibleFit(start, density_map, RESOLUTION, full, threads=1, place="off")
-    assert fit.rebuilds_before(0) and fit.protocol.as_dict()["search"] == "full"
-    with pytest.raises(InputError, match="search must be one of off, auto, full, found 'some'"):
-        fit_of(start, density_map, stage, search="some")
-
-
 def test_a_residue_alone_has_nowhere_to_go(native: Model, density_map: DensityMap, tmp_path: Path) -> None:
     kept = [
         line
@@ -254,34 +199,6 @@ def test_what_the_model_does_not_bear_is_undone(
     result = fit_of(start, density_map, Stage("hold", 20, rotamers=True)).run()
     (search,) = result.found["rebuilding"]
     assert search["undone"] and search["side_chains"] and result.steps == 20
-
-
-def test_an_error_while_progress_is_told_ends_the_search(
-    native: Model, density_map: DensityMap, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Closed(Exception):
-        pass
-
-    search = RegisterSearch(native.topology)
-    wrong = replace(
-        native, positions=search.shifted(native.positions, [Stretch(search.chains[0], FIRST, LAST)], 1)
-    )
-    rebuilding = rebuilding_of(wrong, density_map)
-    tried = []
-
-    monkeypatch.setattr(StretchTrial, "run", lambda self, _: tried.append(self))
-    places = [[Stretch(search.chains[0], 3, 4)] for _ in range(50)]
-    monkeypatch.setattr(RegisterSearch, "candidates", lambda *_: places)
-
-    def close(doing: str) -> None:
-        if "2 of 50" in doing:
-            raise Closed
-
-    rebuilding._progress = close
-    with pytest.raises(Closed):
-        rebuilding.with_shifted_stretches(prepare(wrong).positions, Going())
-    # Those that had not begun were given up.
-    assert len(tried) == 1
 
 
 def test_other_similarities_and_no_density_are_let_alone(

@@ -154,20 +154,3 @@ def test_gaps_end_chains_and_models_without_protein_have_none(small_data: Path) 
         assert np.linalg.norm(np.diff(broken.positions[carbons], axis=0), axis=1).max(initial=0) < 4.5
     empty = RegisterSearch(app.Topology())
     assert empty.chains == [] and empty.candidates(np.zeros(0)) == []
-
-
-def test_single_residues_and_neighbours_are_tried_where_the_fit_is_bad(
-    native: Model, search: RegisterSearch
-) -> None:
-    (chain,) = search.chains
-    falls = np.zeros(len(chain))
-    falls[99:104] = 0.7
-    (found,) = search.candidates(falls)
-    ends = {(stretch.first, stretch.last) for stretch in found}
-    run = range(min(ends)[0], max(last for _, last in ends) + 1)
-    assert set(range(99, 104)) < set(run)
-    assert {(place, place) for place in run} | {(place, place + 1) for place in run[:-1]} < ends
-    # A domain that lies elsewhere is no loop that took a wrong turn.
-    falls[100:200] = 0.7
-    (found,) = search.candidates(falls)
-    assert min(stretch.last - stretch.first for stretch in found) > 10

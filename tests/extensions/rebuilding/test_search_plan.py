@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from openmm_density.extensions.rebuilding.search_plan import SearchPlan, flip_work, pair_work, place_work
+from openmm_density.extensions.rebuilding.search_plan import SearchPlan
 from openmm_density.fitting.protocols import Protocol, find_protocol
 
 # Of a start model of EMD-6374.
@@ -55,27 +55,3 @@ def test_searches_take_no_longer_than_the_rest_of_the_fit(steps: int, on_gpu: bo
     full = plan_of(protocol, "full")
     number = next(n for n in range(len(protocol.stages)) if full.before(n) is not None)
     assert full.before(number, made).work == math.inf
-
-
-def test_after_two_searches_in_vain_the_energy_is_not_asked_again() -> None:
-    protocol = standard(20000)
-    plan = plan_of(protocol)
-    searched = [number for number in range(len(protocol.stages)) if plan.before(number) is not None]
-    third = searched[2]
-    found: dict[str, object] = {"stretches": [{}], "undone": False, "places_left": 0}
-    vain = {**found, "stretches": []}
-    assert not plan.before(third, [found, vain]).by_energy
-    for made in (
-        [found, found],
-        [vain],
-        [found, {**vain, "undone": True}],
-        [vain, {**vain, "places_left": 1}],
-    ):
-        assert plan.before(third, made).by_energy
-    assert plan_of(protocol, "full").before(third, [found, vain]).by_energy
-
-
-def test_what_is_larger_or_tried_in_more_ways_is_more_work() -> None:
-    assert 0 < place_work(100, 13, 2) < place_work(100, 13, 12) < place_work(200, 26, 12)
-    assert 0 < pair_work(100, 13, False) < pair_work(100, 13, True)
-    assert 0 < flip_work(40, 6, 1) < flip_work(40, 6, 3) < flip_work(60, 8, 3)

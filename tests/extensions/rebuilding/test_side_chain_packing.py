@@ -8,7 +8,6 @@ import pytest
 
 from openmm_density import DensityMap
 from openmm_density.extensions.rebuilding import Rebuilding, side_chain_packing
-from openmm_density.extensions.rebuilding.side_chain_energy import contact_energies
 from openmm_density.extensions.rebuilding.side_chain_packing import (
     LEAST_GAIN,
     PackingTrial,
@@ -109,33 +108,6 @@ def test_what_is_in_its_place_stays(built: tuple[Rebuilding, np.ndarray]) -> Non
         assert trial.gain < change.least_gain
 
 
-def test_neighbours_that_fit_far_worse_than_most_are_built_in_several_ways(
-    built: tuple[Rebuilding, np.ndarray],
-) -> None:
-    rebuilding, positions = built
-    packing = SideChainPacking(rebuilding._molecule, rebuilding._density, rebuilding._rotamers)
-    ids = [residue.id for residue in rebuilding._molecule.topology.residues()]
-    both = sorted(ids.index(each) for each in (ARGININE, PHENYLALANINE))
-    followed = packing.candidates(positions)
-    alike = np.zeros(len(ids))
-    assert len(packing.candidates(positions, alike)) == len(followed)
-    alike[both[0]] = 0.3
-    assert len(packing.candidates(positions, alike)) == len(followed)
-    alike[both] = 0.3
-    ways = packing.candidates(positions, alike)[len(followed) :]
-    assert len(ways) > 5 and all(way.residues == both for way in ways)
-    assert all(way.least_gain > 2 * LEAST_GAIN for way in ways)
-    assert [way.gain for way in ways] == sorted((way.gain for way in ways), reverse=True)
-    moved = [
-        [
-            np.linalg.norm(places - positions[chain.atoms], axis=1).max() > 1.5
-            for chain, places in zip(way.chains, way.places)
-        ]
-        for way in ways
-    ]
-    assert np.all(moved)
-
-
 def test_energies_of_pairs_do_not_depend_on_their_order(built: tuple[Rebuilding, np.ndarray]) -> None:
     rebuilding, positions = built
     chains = rebuilding._rotamers.free_side_chains(positions)
@@ -146,12 +118,3 @@ def test_energies_of_pairs_do_not_depend_on_their_order(built: tuple[Rebuilding,
     other = tables[0].neighbours[0][0]
     np.testing.assert_allclose(tables[0].pair(0, other), tables[1].pair(other, 0).T, rtol=1e-9)
     assert tables[0].own(0)[0] == pytest.approx(tables[1].own(0)[0], rel=1e-12)
-
-
-def test_contacts_are_deepest_where_atoms_touch() -> None:
-    # A softness of 0.1 Å: the minimum is that much nearer.
-    distances = np.array([0.5, 2.0, 3.3, 3.5, 10.0])
-    energies = contact_energies(distances.copy(), np.full(5, 3.4))
-    assert energies[0] == 1000.0 and energies[1] > 0
-    assert energies[2] == pytest.approx(-0.5) and energies[2] < energies[3] < energies[4] < 0
-    assert contact_energies(np.array([1.0]), np.zeros(1)) == 0.0

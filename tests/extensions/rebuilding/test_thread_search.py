@@ -26,10 +26,6 @@ from .searched import Going, StillPlace
 RESOLUTION = 3.64
 
 
-class Stopped:
-    requested = True
-
-
 class Weighed:
     """A density that all atoms have a part in."""
 
@@ -203,15 +199,3 @@ def test_energy_can_outweigh_evidence(
     for workers.built, workers.own in ((4e4, 0.0), (math.inf, 0.0), (0.0, math.inf)):
         found, moved = search.improved(wrong, Going())
         assert found is wrong and moved == []
-
-
-def test_a_search_without_room_stopped_or_without_density_does_nothing(
-    native: Model, evidence: SideChainEvidence, wrong: np.ndarray, known_helices: None
-) -> None:
-    for options in ({"stop": Stopped()}, {"stop": Going(), "room": 0.0}):
-        search, workers = search_of(native, evidence)
-        found, moved = search.improved(wrong, **options)
-        assert found is wrong and moved == [] and workers.asked == []
-        assert (search.left > 0) == ("room" in options)
-    search, workers = search_of(native, evidence, weight=0.0)
-    assert search.improved(wrong, Going()) == (wrong, []) and workers.asked == []

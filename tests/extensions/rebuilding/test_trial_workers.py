@@ -14,13 +14,10 @@ from openmm_density.base.errors import SimulationError
 from openmm_density.extensions.rebuilding import TrialWorkers
 from openmm_density.extensions.rebuilding.bonded_terms import BondedTerms
 from openmm_density.extensions.rebuilding.density_model import DensityModel
-from openmm_density.extensions.rebuilding.local_system import LocalSystem
 from openmm_density.extensions.rebuilding.molecule import Molecule
 from openmm_density.extensions.rebuilding.register_search import RegisterSearch, Stretch
 from openmm_density.extensions.rebuilding.rotamer_search import RotamerSearch
 from openmm_density.extensions.rebuilding.stretch_trial import StretchTrial, TrialTools
-from openmm_density.extensions.rebuilding.trial_workers import MOST_WORKERS
-from openmm_density.fitting.stability import Unstable
 from openmm_density.models.preparation import prepare
 
 from ...fragments import fragment
@@ -127,23 +124,6 @@ def test_a_process_that_is_lost_is_not_missed(
     assert workers._workers == []
 
 
-@pytest.mark.parametrize("program", ["raise SystemExit", "import time; time.sleep(60)"])
-def test_where_no_process_starts_this_one_does_all(
-    search: Search, alone: list[StretchTrial], monkeypatch: pytest.MonkeyPatch, program: str
-) -> None:
-    module = "openmm_density.extensions.rebuilding.trial_workers"
-    monkeypatch.setattr("openmm_density.base.program_process._PROGRAM", program)
-    if "sleep" in program:
-        monkeypatch.setattr(f"{module}._START", 0.3)
-    with TrialWorkers(2) as workers:
-        workers.start()
-        processes = [worker.process for worker in workers._workers]
-        done, trials = search.run(workers)
-        assert done and workers.count == 1
-        assert all(process.poll() is not None for process in processes)
-    assert_same(trials, alone)
-
-
 def test_a_request_to_stop_ends_processes_in_the_middle(search: Search) -> None:
     class Soon:
         looked = 0
@@ -177,34 +157,6 @@ def test_an_error_in_a_process_is_told_and_ends_the_others(search: Search) -> No
     assert workers._workers == []
 
 
-def test_what_blows_up_spoils_nothing_else(search: Search, monkeypatch: pytest.MonkeyPatch) -> None:
-    lowered = LocalSystem.lowered
-    blown = []
-
-    def once(self: LocalSystem, *arguments: object) -> tuple[float, np.ndarray]:
-        # The first shift of the first place, after the stretch as it was.
-        blown.append(self)
-        if len(blown) == 3:
-            raise Unstable("it blew up")
-        return lowered(self, *arguments)
-
-    monkeypatch.setattr(LocalSystem, "lowered", once)
-    done, trials = search.run(TrialWorkers(1))
-    assert done and len(blown) > 10
-    assert np.isfinite([trial.gain for trial in trials]).all() and max(trial.gain for trial in trials) > 0
-    assert all(np.isfinite(trial.shifted()).all() for trial in trials)
-
-
-def test_where_nothing_can_be_minimised_all_stays(search: Search, monkeypatch: pytest.MonkeyPatch) -> None:
-    def never(*_: object) -> None:
-        raise Unstable("it blew up")
-
-    monkeypatch.setattr(LocalSystem, "lowered", never)
-    done, trials = search.run(TrialWorkers(1))
-    assert done and [trial.gain for trial in trials] == [0.0, 0.0]
-    np.testing.assert_array_equal(trials[0].shifted()[trials[0].moving], search.positions[trials[0].moving])
-
-
 def test_processes_start_where_there_is_enough_to_do(
     search: Search, monkeypatch: pytest.MonkeyPatch, alone: list[StretchTrial]
 ) -> None:
@@ -216,9 +168,3 @@ def test_processes_start_where_there_is_enough_to_do(
         done, trials = search.run(workers)
         assert done and len(workers._workers) == 2
         assert_same(trials, alone)
-
-
-def test_a_small_model_has_few_workers_and_a_large_one_not_too_many() -> None:
-    assert [TrialWorkers(16, residues).count for residues in (5, 100, 1000)] == [1, 12, 16]
-    assert TrialWorkers(500).count == MOST_WORKERS and TrialWorkers(None, 16).count <= 2
-    assert TrialWorkers(None).count >= 1

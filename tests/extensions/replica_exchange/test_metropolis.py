@@ -67,22 +67,3 @@ def test_round_trips_go_from_the_high_end_to_the_low_and_back():
     # Walker 1 began high, was low and is high again; walker 0 was low, high, and is low again.
     assert record.walkers == [0, 1] and record.round_trips == [0, 1]
     assert record.acceptance == [pytest.approx(2 / 3)]
-
-
-def test_how_many_rungs_are_needed_follows_from_the_rises():
-    """Oscillators: a ladder that is too coarse tells how fine it has to be, and one so fine accepts about a fifth."""
-
-    def run(rungs):
-        random = np.random.default_rng(1)
-        stiffness = np.geomspace(1.0, 8.0, rungs)
-        record = ExchangeRecord.begin(rungs)
-        assert record.rungs_needed is None
-        for number in range(600):
-            places = random.normal(size=(rungs, 60)) / np.sqrt(stiffness)[:, None]
-            record.note(exchange_neighbours(reduced(stiffness, places), number % 2 == 1, random))
-        return record
-
-    coarse = run(4)
-    needed = coarse.rungs_needed
-    assert max(coarse.acceptance) < 0.1 and 6 <= needed <= 9
-    assert np.mean(run(needed).acceptance) == pytest.approx(0.2, abs=0.1)

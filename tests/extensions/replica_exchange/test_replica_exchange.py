@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from types import SimpleNamespace
 
 import numpy as np
 import openmm
@@ -12,7 +11,6 @@ from openmm import unit
 
 from openmm_density.base.errors import InputError, SimulationError
 from openmm_density.extensions.replica_exchange import Ladder, LeftDensity, ReplicaExchange, Rung
-from openmm_density.extensions.replica_exchange.replicas import best_layout, langevin_of_many_temperatures
 
 STRENGTHS = Ladder.of_strength(5.0, 20.0, 3)
 
@@ -123,32 +121,6 @@ def test_minimized_models_tell_which_is_best_at_the_end_of_the_ladder(exchange_o
     assert np.allclose(exchange.state.positions, before.positions, atol=1e-6)
 
 
-def test_particles_of_many_temperatures():
-    """Oscillators in two halves: each half has the mean energy of its temperature."""
-    n = 600
-    kelvin = np.repeat([200.0, 400.0], n // 2)
-    system = openmm.System()
-    force = openmm.CustomExternalForce("500*(x^2+y^2+z^2)")
-    for i in range(n):
-        system.addParticle(12.0)
-        force.addParticle(i)
-    system.addForce(force)
-    integrator = langevin_of_many_temperatures(kelvin, 20.0, 0.005)
-    integrator.setRandomNumberSeed(1)
-    context = openmm.Context(system, integrator, openmm.Platform.getPlatformByName("CPU"), {"Threads": "1"})
-    context.setPositions(np.zeros((n, 3)))
-    integrator.step(100)
-    energies = np.zeros(n)
-    for _ in range(40):
-        integrator.step(10)
-        energies += 500 * (context.getState(positions=True).getPositions(asNumpy=True)._value ** 2).sum(
-            axis=1
-        )
-    thermal = unit.MOLAR_GAS_CONSTANT_R.value_in_unit(unit.kilojoule_per_mole / unit.kelvin) * kelvin
-    means = (energies / 40 / thermal).reshape(2, -1).mean(axis=1)
-    assert means == pytest.approx([1.5, 1.5], rel=0.08)
-
-
 def test_what_does_not_belong_together_is_refused(exchange_of, peptide, tmp_path):
     without = copy.deepcopy(peptide.system)
     without.removeForce(without.getNumForces() - 1)
@@ -223,43 +195,3 @@ def test_strained_replicas_are_brought_to_rest_on_their_rungs(exchange_of, layou
         for each in getattr(exchange._replicas, "_contexts", None) or [exchange._replicas._context]
     }
     assert steps == {0.002}
-
-
-def test_what_sets_up_a_context_goes_with_its_model(exchange_of, peptide):
-    name = peptide.planarity.parameter_name
-    set_ups = [lambda context, value=value: context.setParameter(name, value) for value in (0.0, 5.0)]
-
-    def strengths(exchange):
-        replicas = exchange._replicas
-        return [replicas._contexts[slot].getParameter(name) for slot in replicas._slots]
-
-    hot = Ladder.between(Rung(20.0, 400.0), Rung(20.0, 300.0), 2)
-    for ladder in (hot, Ladder.between(Rung(5.0, 300.0), Rung(20.0, 300.0), 2)):
-        exchange = exchange_of(ladder)
-        exchange.set_up(set_ups)
-        exchange._replicas.exchange(np.array([1, 0]))
-        assert strengths(exchange) == [5.0, 0.0] and exchange.set_ups == set_ups[::-1]
-        exchange.minimized(1)
-        exchange.settle(1, steps=1)
-        exchange.restore(exchange.state)
-        assert strengths(exchange) == [5.0, 0.0]
-    # Each model has the energy with what sets up its own Context.
-    exchange = exchange_of(hot)
-    states = [exchange.reduced_energies()]
-    for chosen in (set_ups[:1] * 2, set_ups):
-        exchange.set_up(chosen)
-        states.append(exchange.reduced_energies())
-    away = states[2] - states[1]
-    assert np.allclose(away[:, 0], 0.0, atol=1e-6) and (away[:, 1] > 1e-3).all()
-    with pytest.raises(InputError, match="set_ups must be one for each rung, found 1"):
-        exchange.set_up(set_ups[:1])
-    with pytest.raises(InputError, match="merged replicas share one Context"):
-        exchange_of(hot, layout="merged").set_up(set_ups)
-
-
-def test_on_a_gpu_a_system_that_cannot_be_merged_has_a_context_for_each_replica(peptide):
-    cuda = SimpleNamespace(getName=lambda: "CUDA")
-    assert best_layout(cuda, peptide.system, [peptide.density]) == "merged"
-    other = openmm.XmlSerializer.clone(peptide.system)
-    other.addForce(openmm.RMSDForce(peptide.positions / 10, [0, 1, 2]))
-    assert best_layout(cuda, other, [peptide.density]) == "separate"

@@ -1,8 +1,6 @@
 """``openmm-density series``: its options become those of the fits, and what it prints."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -95,15 +93,3 @@ def test_an_order_that_the_names_contradict_is_warned_of(inputs, tmp_path, capsy
     arguments = ("--resolution", 6, "--output", tmp_path / "out", "--start-at", 9)
     assert run("series", model, maps[0], third, maps[1], *arguments) == 2
     assert "warning: the volumes are taken in the order given, in which vol_10.mrc" in capsys.readouterr().err
-
-
-def test_torch_is_loaded_before_openmm_whose_contexts_on_gpus_need_it(inputs, tmp_path):
-    model, maps = inputs
-    arguments = ["series", model, *maps, "--resolution", 6, "--output", tmp_path / "out", "--dry-run"]
-    program = (
-        "import sys; from openmm_density.cli import main; status = main(sys.argv[1:]); found = list(sys.modules); "
-        "sys.exit(status or found.index('torch') > found.index('openmm'))"
-    )
-    command = [sys.executable, "-c", program, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr

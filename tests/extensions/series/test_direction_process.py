@@ -1,12 +1,9 @@
 """The processes of the two directions: what they say, how they end, and what is raised of them."""
 
-import json
 import os
 import signal
 import threading
 import time
-import warnings
-from contextlib import contextmanager
 
 import pytest
 
@@ -27,39 +24,6 @@ def beside(tmp_path, monkeypatch):
         return carry_out_beside(tmp_path, 1, told, mps)
 
     return carried_out
-
-
-def test_what_they_say_is_heard(beside):
-    heard = []
-    beside(SAY + "say(frame=len(sys.argv[2]), source=1, cc=.9)\nprint('of a library')", heard.append)
-    assert sorted(message["frame"] for message in heard) == [2, 4]
-
-
-@pytest.mark.parametrize("cards, shared", [("3", {"3"}), ("3,5", {"3", "5"}), ("3,5,6", {"3", "5"})])
-def test_of_several_gpus_each_has_its_own(beside, monkeypatch, cards, shared):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", cards)
-    heard = []
-    beside("import os\n" + SAY + "say(card=os.environ['CUDA_VISIBLE_DEVICES'])", heard.append)
-    assert len(heard) == 2 and {message["card"] for message in heard} == shared
-
-
-def test_one_gpu_is_shared_at_one_time(beside, tmp_path, monkeypatch):
-    @contextmanager
-    def service(gpu, say):
-        yield {"CUDA_VISIBLE_DEVICES": "0", "CUDA_MPS_PIPE_DIRECTORY": f"pipes of {gpu}"}
-
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5")
-    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    monkeypatch.setattr(direction_process, "shared_gpu", service)
-    program = (
-        "import os\n"
-        + SAY
-        + "say(found=[os.environ.get('CUDA_MPS_PIPE_DIRECTORY'), os.environ['CUDA_VISIBLE_DEVICES']])"
-    )
-    for mps, expected in (("auto", ["pipes of 5", "0"]), ("off", [None, "5"])):
-        heard = []
-        beside(program, heard.append, mps)
-        assert [message["found"] for message in heard] == [expected] * 2
 
 
 @pytest.mark.parametrize("kind, error", [("input", InputError), ("simulation", SimulationError)])
@@ -89,33 +53,6 @@ def test_a_signal_is_passed_on_once(beside):
 
     with pytest.raises(Interrupted):
         beside(SAY + program, told)
-
-
-def test_a_direction_says_what_it_does(finished, capsys):
-    series = finished[0]
-    direction_process._carried_out(series.folder, "down", 1)
-    said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [(message["frame"], message["source"], message["finished"]) for message in said] == [
-        (1, 2, True),
-        (2, 1, True),
-    ]
-
-
-def test_what_it_warns_of_is_warned_of(beside):
-    with pytest.warns(UserWarning) as caught:
-        beside(SAY + "say(warning=f'the one {sys.argv[2]}')")
-    said = [str(each.message) for each in caught if each.category is UserWarning]
-    assert sorted(said) == ["the one down", "the one up"]
-
-
-def test_it_says_once_what_is_warned_of(capsys):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # as programs of this package are started
-        direction_process._tell_of_warnings()
-        for _ in range(2):
-            warnings.warn("it is so", stacklevel=1)
-        warnings.warn("of no user", DeprecationWarning, stacklevel=1)
-    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [{"warning": "it is so"}]
 
 
 def test_it_ends_when_nobody_listens_any_more(monkeypatch):

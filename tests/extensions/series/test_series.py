@@ -13,11 +13,9 @@ from openmm_density import DensityMap
 from openmm_density.base.errors import InputError
 from openmm_density.extensions.series import frame_fit
 from openmm_density.extensions.series.frame_fit import better_fit
-from openmm_density.extensions.series.output import SERIES_FILES, series_summary
-from openmm_density.extensions.series.page import series_page
-from openmm_density.extensions.series.result import fit_notes, frame_values, rmsd
+from openmm_density.extensions.series.output import SERIES_FILES
+from openmm_density.extensions.series.result import rmsd
 from openmm_density.extensions.series.volumes import notes_on_volumes
-from openmm_density.fitting.locks import FolderLock
 from openmm_density.models import read_model
 from openmm_density.validation.correlation import cc_mask
 
@@ -74,24 +72,6 @@ def test_all_fits_are_of_the_atoms_of_the_users_model_with_all_conformers(finish
                 neighbour = json.loads((fit.folder / "summary.json").read_text())["model"]
                 assert neighbour.endswith("fitted.pdb")
     assert {frame.kept.summary["n_alternate_atoms"] for frame in result.frames} == {2}
-
-
-def test_notes_of_the_fits_are_told_once(finished):
-    series, result, _ = finished
-    notes = json.loads((series.folder / "series.json").read_text())["fit_notes"]
-    (of_conformer,) = (each for each in notes if "alternate conformer" in each["sentence"])
-    assert of_conformer["frames"] == [1, 2, 3]
-    with_own = [
-        replace(frame, kept=replace(frame.kept, summary={"notes": [*frame.kept.summary["notes"], *own]}))
-        for frame, own in zip(result.frames, ([], ["So it is."], ["So it is."]))
-    ]
-    said = [each.in_words(3) for each in fit_notes(with_own)]
-    assert len(said) == len(set(said)) and said[-1] == "volumes 2, 3: So it is."
-    assert any(each.startswith("all volumes: 1 alternate conformer is not fitted") for each in said)
-    page = series_page(series.folder, result, frame_values(result))
-    (section,) = (each for each in page.sections if each.key == "volumes")
-    (items,) = (block for block in section.blocks if getattr(block, "heading", "") == "Notes on these fits")
-    assert any(item.text.startswith("All volumes: 1 alternate conformer") for item in items.items)
 
 
 def test_of_several_fits_the_better_one_stays(finished):
@@ -186,23 +166,6 @@ def test_a_volume_far_from_its_neighbour_has_the_first_ones_protocol(finished, m
         assert [each.course for each in made] == courses
 
 
-def test_a_fit_that_a_killed_series_is_still_saving_is_waited_for(finished):
-    series, result, _ = finished
-    step = result.frames[0].kept.step
-    folder = series.folder / step.folder
-    (folder / "unfinished").mkdir()
-    held, told = FolderLock(folder), []
-
-    def tell(step, done, total, doing, row):
-        told.append(doing)
-        (folder / "unfinished").rmdir()  # it has come to its end
-        held.release()
-
-    fits = frame_fit.FrameFits(series.settings, result.start, series.folder, 1, tell)
-    assert fits._carried_out(step, series.settings.model, None).cc == result.frames[0].kept.cc
-    assert told[0].startswith("waiting for the end of its earlier fit (process ")
-
-
 def test_another_series_in_its_folder_is_not_mixed_with_it(finished, volumes):
     with pytest.raises(
         InputError, match=r"it holds a series with other settings \(start_at\): choose another folder"
@@ -280,38 +243,6 @@ def test_free_maps_are_compared_with_their_volumes_before_any_fit(volumes, tmp_p
     with pytest.raises(InputError, match=r"free_3\.mrc: the contrast of the free map is inverted"):
         series_in(volumes, tmp_path / "out", free_maps=free).run()
     assert not list(tmp_path.glob("out/frame_*"))
-
-
-def test_doubts_of_the_fits_are_told(finished, volumes, tmp_path, monkeypatch, capsys):
-    series, result, _ = finished
-    doubts = [{"kind": "stretch", "sentence": "residues A 3-5 fit the map badly"}] * 2
-    told = result.frames[1].kept
-    frames = [
-        replace(frame, kept=replace(frame.kept, summary={**frame.kept.summary, "located_doubts": own}))
-        for frame, own in zip(result.frames, ([], doubts, doubts[:1]))
-    ]
-    doubted = replace(result, frames=frames)
-    rows = frame_values(doubted)
-    assert [row["way"] for row in rows][::2] == ["out", "out"] and rows[1]["way"] == told.step.way(2)
-    summary = series_summary(doubted, rows, 1.0)
-    assert [(each["frame"], each["kind"]) for each in summary["fit_doubts"]] == [
-        *[(2, "stretch")] * 2,
-        (3, "stretch"),
-    ]
-    monkeypatch.setattr("openmm_density.extensions.series.command._series", lambda _: series)
-    monkeypatch.setattr(series, "run", lambda *_: doubted, raising=False)
-    arguments = [volumes / "model.pdb", *series.settings.maps, "--resolution", 5, "--output", series.folder]
-    assert run("series", *arguments) == 0
-    said = " ".join(capsys.readouterr().out.split())
-    assert (
-        "Doubt: 3 doubts about single fits: stretches of residues that fit the map badly (volumes 2, 3)."
-        in said
-    )
-    page = series_page(series.folder, doubted, rows)
-    assert "The fits of 2 volumes have doubts of their own" in page.verdict
-    (section,) = (each for each in page.sections if each.key == "volumes")
-    (items,) = (block for block in section.blocks if getattr(block, "are_doubts", False))
-    assert items.items[2].text == "Volume 3: residues A 3-5 fit the map badly"
 
 
 def test_the_command_prints_a_row_for_each_volume_and_what_moves(finished, volumes, monkeypatch, capsys):
