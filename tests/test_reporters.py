@@ -114,20 +114,6 @@ def test_reports_do_not_change_the_simulation(density_map, peptide):
     np.testing.assert_array_equal(*ends)
 
 
-def test_a_derivative_tells_the_density_from_other_forces_of_its_group(density_map, peptide):
-    fit = fit_of(density_map, peptide)
-    simulation = simulation_of(fit, peptide, derivative=True, bonds_in_group=0)
-    table = io.StringIO()
-    simulation.reporters.append(DensityReporter(table, 1, fit))
-    simulation.step(1)
-    similarity = float(rows_of(table.getvalue())[0]["similarity"])
-    assert similarity == pytest.approx(fit.similarity(positions_of(simulation)), rel=1e-5)
-    simulation = simulation_of(fit, peptide, derivative=False, bonds_in_group=0)
-    simulation.reporters.append(DensityReporter(io.StringIO(), 1, fit))
-    with pytest.raises(InputError, match="a group of its own"):
-        simulation.step(1)
-
-
 def test_a_force_is_known_by_its_parameter(density_map, peptide):
     fit = fit_of(density_map, peptide)
     simulation = simulation_of(fit, peptide, derivative=False)
@@ -139,23 +125,6 @@ def test_a_force_is_known_by_its_parameter(density_map, peptide):
     simulation.reporters.append(DensityReporter(table, 1, fit))
     simulation.step(1)
     similarity = float(rows_of(table.getvalue())[0]["similarity"])
-    assert similarity == pytest.approx(fit.similarity(positions_of(simulation)), rel=1e-5)
-
-
-def test_our_own_force_is_known_by_its_parameter(density_map, peptide):
-    pytest.importorskip("triton")
-    from openmm_density.energies.native_force import Computation, make_force
-
-    fit = fit_of(density_map, peptide)
-    force = make_force(Computation(fit.create_module(), None, False), fit.parameter_name, 300.0)
-    force.setForceGroup(3)
-    simulation = simulation_of(None, peptide)
-    simulation.system.addForce(force)
-    simulation.context.reinitialize(preserveState=True)
-    file = io.StringIO()
-    simulation.reporters.append(DensityReporter(file, 1, fit))
-    simulation.step(1)
-    similarity = float(rows_of(file.getvalue())[-1]["similarity"])
     assert similarity == pytest.approx(fit.similarity(positions_of(simulation)), rel=1e-5)
 
 

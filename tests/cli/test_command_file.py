@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from openmm_density.base.errors import InputError
-from openmm_density.cli.fit_record import read_command, read_force_field_files, write_command
+from openmm_density.cli.fit_record import read_command, read_force_field_files
 from openmm_density.fitting.output import FILES, FITTED_REFERENCE
 from openmm_density.fitting.protocols import find_protocol
-from openmm_density.models.force_fields import lasting_names
 
 from .commands import fit, run, started, wait_for
 
@@ -133,22 +132,6 @@ def test_the_force_field_of_a_resumed_fit_is_the_one_that_it_began_with(somebody
     (xml.parent / "more.xml").write_text("<ForceField><Residues/></ForceField>")
     assert run("fit", "--resume", output) == 2
     assert "more.xml: it has changed since the fit began" in capsys.readouterr().err
-
-
-def test_a_fit_notes_the_force_field_files_that_it_read(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for name, body in (("one.xml", '<Include file="two.xml"/>'), ("two.xml", "")):
-        (tmp_path / name).write_text(f"<ForceField>{body}</ForceField>")
-    (tmp_path / "model.pdb").touch()
-    options = {"forcefield": lasting_names(["amber14", "one.xml"]), "model": "model.pdb"}
-    write_command(tmp_path, options, ["model"], read_force_field_files(options))
-    written = json.loads((tmp_path / "command.json").read_text())
-    assert written["sha256"].keys() == {str(tmp_path / name) for name in ("model.pdb", "one.xml", "two.xml")}
-    assert written["options"]["forcefield"] == ["amber14", str(tmp_path / "one.xml")]
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    monkeypatch.chdir(elsewhere)
-    assert read_command(tmp_path, ["model"], read_force_field_files) == written["options"]
 
 
 @pytest.mark.parametrize(

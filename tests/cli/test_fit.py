@@ -5,13 +5,11 @@ import json
 import os
 import signal
 import time
-from types import SimpleNamespace
 
 import mdtraj
 import numpy as np
 import pytest
 
-from openmm_density.base.errors import InputError
 from openmm_density.fitting import fit_run
 from openmm_density.fitting.dynamics import Dynamics
 from openmm_density.fitting.output import AFTER_FILES, FILES, FITTED_REFERENCE
@@ -211,24 +209,6 @@ def test_an_interrupted_fit_writes_what_there_is_with_status_130_and_says_so_fir
     assert mdtraj.load(str(tmp_path / "out" / "fitted.cif")).n_atoms == summary["n_atoms"]
 
 
-def test_a_signal_while_pictures_are_drawn_leaves_them_out(small, tmp_path, capsys, monkeypatch):
-    out = tmp_path / "out"
-
-    def interrupted(path, *_):
-        os.kill(os.getpid(), signal.SIGTERM)
-        path.write_bytes(b"")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("openmm_density.fitting.output.plots.plot_overview", interrupted)
-        assert fit(small, out, "--steps", 40, "--report-interval", 40, "--protocol", "quick") == 130
-    (told,) = capsys.readouterr().err.splitlines()
-    assert "interrupted at its end" in told and "without pictures" in told and f"--resume {out}" in told
-    assert json.loads((out / "summary.json").read_text())["interrupted"] is False
-    assert (out / "fitted.pdb").exists() and [path.name for path in out.glob("*.png")] == ["overview.png"]
-    assert run("fit", "--resume", out) == 0
-    assert sorted(path.name for path in out.iterdir()) == sorted([*FILES, FITTED_REFERENCE])
-
-
 @pytest.mark.parametrize(("seconds", "pictures"), [(600.0, 3), (0.0, 0)])
 def test_an_interrupted_fit_draws_pictures_where_there_is_time(
     small, tmp_path, capsys, monkeypatch, seconds, pictures
@@ -261,20 +241,6 @@ def test_an_interrupted_preparation_leaves_nothing(small, tmp_path, monkeypatch,
     assert fit(small, tmp_path / "out") == 130
     assert capsys.readouterr().err.splitlines() == ["openmm-density fit: interrupted; nothing was written"]
     assert not (tmp_path / "out").exists()
-
-
-def test_an_error_ends_what_is_done_beside_the_fit(small, tmp_path, monkeypatch, capsys):
-    ended = []
-
-    def fails(*_):
-        raise InputError("is of no use", argument="map")
-
-    fit_begun = SimpleNamespace(beside=SimpleNamespace(end=lambda: ended.append(True)))
-    monkeypatch.setattr("openmm_density.cli.fit._flexible_fit", lambda *_: fit_begun)
-    monkeypatch.setattr("openmm_density.cli.fit._with_findings", fails)
-    assert fit(small, tmp_path / "out") == 2
-    assert "is of no use" in capsys.readouterr().err
-    assert ended == [True] and not (tmp_path / "out").exists()
 
 
 def test_b_factors_are_refined_in_the_end(fitted, folder):

@@ -95,28 +95,6 @@ def test_half_maps_are_drawn_and_the_command_repeats_the_page(folder, tmp_path, 
     assert shlex.split(command) == ["openmm-density", "score", *target, *page]
 
 
-def test_half_maps_of_another_map_are_refused_and_filtered_ones_doubted(folder, tmp_path, scored, halves):
-    given = [DensityMap.from_file(path) for path in halves]
-    filtered = [each.gaussian_filter(3.0) for each in given]
-    for path, each in zip(halves, filtered):
-        each.write(path)
-    pair = [word for path in halves for word in ("--half-map", path)]
-    status, said = scored(folder / "target.pdb", *pair)
-    assert status == 0 and "Warning: the half maps agree up to the finest shell" in " ".join(said.out.split())
-    assert f"{tmp_path / 'page.html'}: open it in a browser" in said.out
-    for path, each in zip(halves, filtered):
-        each.inverted().write(path)
-    status, said = scored(folder / "target.pdb", *pair)
-    assert status == 2 and "error: the half maps do not belong to the map" in said.err
-
-
-def test_without_half_maps_there_is_no_line_for_them(folder, tmp_path, scored):
-    assert scored(folder / "target.pdb")[0] == 0
-    text, data = page_data(tmp_path / "page.html")
-    assert [line["y0"] for line in data["figures"]["fsc"]["layout"]["shapes"]] == [0.5]
-    assert "half maps" not in text.partition("<script")[0]
-
-
 def test_what_are_no_half_maps_writes_no_page(folder, tmp_path, scored, halves):
     first, second = halves
     other = DensityMap.from_file(second)

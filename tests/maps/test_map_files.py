@@ -15,7 +15,6 @@ from mrcfile.dtypes import HEADER_DTYPE
 
 from openmm_density import DensityMap
 from openmm_density.base.errors import InputError
-from openmm_density.maps.map_files import SITUS_VALUES_AT_ONCE
 
 from .test_density_map import TRICLINIC, orthogonalization, points_inside, random_data
 
@@ -213,12 +212,6 @@ class TestCrystals:
         assert not density_map.periodic and density_map.shape == (5, 6, 7)
         np.testing.assert_allclose(density_map.origin, [1.25, 2.5, 3.75])
         assert "asymmetric unit" in read_error(path, periodic=True)
-
-    def test_a_sampling_that_symmetry_does_not_keep_stays_finite(self, tmp_path):
-        path = write_mrc(
-            tmp_path / "a.ccp4", random_data((34, 25, 23)), sampling=(23, 25, 35), space_group=92
-        )
-        assert not DensityMap.from_file(path).periodic
 
     def test_rhombohedral_setting_follows_the_cell(self, tmp_path):
         """Space group 155 names two settings; only the rhombohedral one maps this piece onto the whole cell."""
@@ -449,30 +442,6 @@ class TestReadingErrors:
             tracemalloc.stop()
         assert peak < 20e6
 
-    @pytest.mark.parametrize("sampling", [(2**20, 2**20, 2**20), (2**31 - 1, 5, 4), (6, 2**20, 2**11)])
-    def test_no_cell_is_made_that_the_file_cannot_fill(self, tmp_path, sampling):
-        cell = tuple(1.5 * n for n in sampling)
-        path = write_mrc(
-            tmp_path / "a.mrc",
-            random_data((4, 5, 6)),
-            cell=(*cell, 90, 90, 90),
-            sampling=sampling,
-            space_group=19,
-        )
-        assert not DensityMap.from_file(path).periodic
-        assert "do not cover an asymmetric unit" in read_error(path, periodic=True)
-
-    def test_an_extended_header_of_an_odd_length(self, tmp_path):
-        data = random_data((4, 5, 6))
-        path = write_mrc(tmp_path / "a.mrc", data, symmetry=("X,Y,Z",))
-        contents = bytearray(path.read_bytes())
-        contents[92:96] = struct.pack("<i", 79)
-        del contents[1024]
-        path.write_bytes(contents)
-        density_map = DensityMap.from_file(path)
-        np.testing.assert_array_equal(density_map.data, data)
-        assert density_map.data.flags.aligned
-
     def test_stack_of_volumes(self, tmp_path):
         path = write_mrc(tmp_path / "a.mrc", random_data((4, 5, 6)), sampling=(6, 5, 2), space_group=401)
         assert "stack" in read_error(path)
@@ -549,17 +518,6 @@ class TestWriting:
         np.testing.assert_array_equal(read.data, written.data)
         np.testing.assert_array_equal(read.matrix, written.matrix)
         np.testing.assert_array_equal(read.origin, written.origin)
-
-    def test_situs_has_ten_values_on_a_line(self, tmp_path):
-        written = DensityMap(random_data((28, 29, 31)) / 7, np.eye(3), np.zeros(3))
-        path = tmp_path / "a.situs"
-        written.write(path)
-        lines = path.read_text().splitlines()
-        assert lines[:2] == ["1.0 0.0 0.0 0.0 31 29 28", ""]
-        values = written.data.reshape(-1).tolist()
-        expected = [values[first : first + 10] for first in range(0, len(values), 10)]
-        assert len(values) > SITUS_VALUES_AT_ONCE and len(expected[-1]) == 2
-        assert lines[2:] == [" ".join(f"{value:.9g}" for value in line) for line in expected]
 
     @pytest.mark.parametrize(
         ("name", "matrix", "periodic", "part"),

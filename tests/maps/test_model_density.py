@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import pickle
 import tracemalloc
 
 import gemmi
@@ -204,13 +203,3 @@ class TestSimulate:
         }
         with pytest.raises(InputError, match=part):
             DensityMap.simulate(**(usual | arguments))
-
-
-def test_a_copy_by_pickle_has_the_same_density():
-    positions = TestSimulate.POSITIONS
-    model = ModelDensity(chain_of("C", "O", "S"), 3.0, b_factors=[20.0, 30.0, 40.0], scattering="xray")
-    copy = pickle.loads(pickle.dumps(model))
-    for moved in (positions, positions + 1.3):
-        start, density = model.on_grid(moved, np.eye(3), np.zeros(3))
-        again = copy.on_grid(moved, np.eye(3), np.zeros(3))
-        assert np.array_equal(again[0], start) and np.array_equal(again[1], density)

@@ -186,26 +186,6 @@ def test_what_cannot_be_parametrised_is_told(with_ligands, installed, monkeypatc
     assert named in str(told.value) and "\n" not in str(told.value)
 
 
-@pytest.mark.parametrize(
-    ("said", "told"),
-    [
-        (
-            'No registered toolkits can provide "assign_partial_charges" for\n{"partial_charge_method": "am1bcc"}',
-            "takes its charges from AmberTools, which is not installed: conda install",
-        ),
-        ("no such angle\n" + "and so on " * 500, "no such angle and so on"),
-    ],
-)
-def test_what_the_toolkits_say_is_put_briefly(with_ligands, installed, monkeypatch, said, told):
-    def fails(*_):
-        raise ValueError(said)
-
-    monkeypatch.setattr(Generator, "generator", fails)
-    with pytest.raises(InputError) as found:
-        prepare(with_ligands, ligand_forcefield="openff", ligands={"ACM": SMILES})
-    assert told in str(found.value) and "\n" not in str(found.value) and len(str(found.value)) < 400
-
-
 def test_a_ligand_that_is_bound_stays_rigid(with_ligands, installed):
     bound = app.Modeller(with_ligands.topology, with_ligands.positions).topology
     atoms = {(atom.residue.id, atom.name): atom for atom in bound.atoms()}

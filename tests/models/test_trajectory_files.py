@@ -6,7 +6,6 @@ import gzip
 import os
 import pickle
 import shutil
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
@@ -48,18 +47,6 @@ def test_trajectory_with_a_model_as_topology(kinesin, kinesin_path, tmp_path, su
     assert np.abs(loaded.xyz - moving(kinesin, 3).xyz).max() < 6e-4
     assert np.isnan(loaded.time).all() if suffix == ".dcd" else loaded.time.tolist() == [0, 1, 2]
     assert loaded.topology.residue(0).chain.chain_id == "A"
-
-
-def test_nothing_is_printed_to_a_pipe_at_exit(kinesin, kinesin_path, tmp_path):
-    path = tmp_path / "run.dcd"
-    moving(kinesin, 2).save(str(path))
-    script = (
-        "import sys; from openmm_density.analysis import load_trajectory; "
-        "print(load_trajectory(*sys.argv[1:]).n_frames)"
-    )
-    command = [sys.executable, "-c", script, str(path), str(kinesin_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert (done.stdout, done.stderr) == ("2\n", "")
 
 
 def test_every_model_of_a_file_is_a_frame(kinesin, kinesin_path, tmp_path):

@@ -40,23 +40,6 @@ def test_adenylate_kinase_has_its_three_domains(kinase: Model) -> None:
         assert agreeing >= 0.8 * len(residues)
 
 
-def test_copies_have_the_same_domains(small_data: Path) -> None:
-    model = read_model(small_data / "emd3488_5ni1/5me2.pdb")
-    domains = find_domains(model.topology, model.positions)
-    by_chain: dict[str, list[int]] = {}
-    for residue, domain in zip(model.topology.residues(), domains):
-        if residue.name == "HEM":
-            assert domain == -1
-        elif domain >= 0:
-            by_chain.setdefault(residue.chain.id, []).append(int(domain))
-    for a, c in (("A", "C"), ("B", "D")):
-        first, second = np.array(by_chain[a]), np.array(by_chain[c])
-        assert not set(first) & set(second)
-        np.testing.assert_array_equal(
-            np.unique(first, return_inverse=True)[1], np.unique(second, return_inverse=True)[1]
-        )
-
-
 def test_domains_move_freely_as_rigid_bodies(kinase: Model) -> None:
     restraint = ElasticNetworkRestraint(kinase.topology, kinase.positions)
     assert restraint.n_domains == 3
@@ -94,16 +77,6 @@ def test_springs_are_the_formula(kinase: Model) -> None:
     change = np.linalg.norm(shaken[i] - shaken[j], axis=1) - restraint.lengths
     energy = energy_at(context_with(restraint.create_force(), len(shaken)), shaken)
     assert energy == pytest.approx(0.5 * 3 * 4.184 * (change**2).sum(), rel=1e-6)
-
-
-def test_domains_can_be_given_as_numbers(kinase: Model) -> None:
-    numbers = np.full(kinase.topology.getNumResidues(), -1)
-    numbers[20:60] = 7
-    restraint = ElasticNetworkRestraint(kinase.topology, kinase.positions, domains=numbers)
-    residues = {
-        atom.residue.index for atom in kinase.topology.atoms() if atom.index in set(restraint.pairs.ravel())
-    }
-    assert residues == set(range(20, 60))
 
 
 def test_bad_domains(kinase: Model) -> None:
@@ -227,16 +200,6 @@ def test_distances_of_another_model(kinase: Model) -> None:
         kinase.topology, kinase.positions, reference=(closed.topology, closed.positions / 10 * unit.nanometer)
     )
     np.testing.assert_allclose(pair.lengths, restraint.lengths)
-
-
-def test_distances_within_chains_only(small_data: Path) -> None:
-    model = read_model(small_data / "emd3488_5ni1/5me2.pdb")
-    chain = np.array([atom.residue.chain.id for atom in model.topology.atoms()])
-    across = DistanceRestraint(model.topology, model.positions)
-    within = DistanceRestraint(model.topology, model.positions, between_chains=False)
-    assert (chain[within.pairs[:, 0]] == chain[within.pairs[:, 1]]).all()
-    between = (chain[across.pairs[:, 0]] != chain[across.pairs[:, 1]]).sum()
-    assert between > 100 and across.n_terms == within.n_terms + between
 
 
 def test_bad_distances(kinase: Model) -> None:

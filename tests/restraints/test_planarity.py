@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import io
 import itertools
 import math
 import warnings
@@ -139,35 +138,6 @@ def test_a_sigma_per_atom_from_a_dictionary(ligand):
     np.testing.assert_allclose(forces_of(context), forces, rtol=0, atol=1e-5 * np.abs(forces).max())
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_every_backend_gives_the_same(ligand, backend):
-    if backend_problem(backend) is not None:
-        pytest.skip(f"{backend} does not work here: {backend_problem(backend)}")
-    restraint = PlanarityRestraint(ligand.topology, dictionaries=ligand.dictionary)
-    energy, forces = exact(restraint, ligand.positions)
-    context = context_of(system_of(6, restraint.create_force(backend)), ligand.positions)
-    assert energy_of(context) == pytest.approx(energy, rel=1e-5)
-    np.testing.assert_allclose(forces_of(context), forces, rtol=0, atol=1e-5 * np.abs(forces).max())
-
-
-@needs_derivatives
-@pytest.mark.parametrize("platform", ["Reference", "CPU"])
-def test_the_derivative_is_the_energy_at_strength_one(peptide, platform):
-    restraint = PlanarityRestraint(peptide.topology, force_constant=0.5, parameter_name="flat")
-    positions = distorted(peptide.positions)
-    energy, forces = exact(restraint, positions)
-    context = context_of(system_of(len(positions), restraint.create_force()), positions, platform)
-    assert context.getParameter("flat") == 0.5
-    for strength in (0.5, 2.0, 0.0):
-        context.setParameter("flat", strength)
-        derivatives = context.getState(parameterDerivatives=True).getEnergyParameterDerivatives()
-        assert derivatives["flat"] == pytest.approx(energy, rel=1e-5)
-        assert energy_of(context) == pytest.approx(strength * energy, rel=1e-5)
-        np.testing.assert_allclose(
-            forces_of(context), strength * forces, rtol=0, atol=1e-4 * np.abs(forces).max()
-        )
-
-
 def test_sigma_temperature_and_units(peptide):
     positions = distorted(peptide.positions)
 
@@ -180,59 +150,6 @@ def test_sigma_temperature_and_units(peptide):
     assert energy(sigma=0.004 * unit.nanometer) == pytest.approx(reference / 4, rel=1e-5)
     assert energy(temperature=150) == pytest.approx(reference / 2, rel=1e-5)
     assert energy(temperature=600 * unit.kelvin) == pytest.approx(reference * 2, rel=1e-5)
-
-
-def test_a_flat_model_has_no_energy_unless_the_constants_count(ligand):
-    flat = ligand.positions * [1, 1, 0]
-    bare = PlanarityRestraint(ligand.topology, dictionaries=ligand.dictionary)
-    whole = PlanarityRestraint(ligand.topology, dictionaries=ligand.dictionary, constants=True)
-    energies = [
-        energy_of(context_of(system_of(6, restraint.create_force()), flat)) for restraint in (bare, whole)
-    ]
-    sigmas = np.array([0.01, 0.02, 0.02, 0.03, 0.05] + 4 * [0.02]) / 10
-    assert energies[0] == pytest.approx(0, abs=1e-9)
-    assert energies[1] == pytest.approx(KT * (np.log(sigmas) + 0.5 * math.log(2 * math.pi)).sum(), rel=1e-5)
-
-
-def test_the_module_keeps_type_and_device_and_survives_scripting_saving_and_freezing(peptide):
-    restraint = PlanarityRestraint(peptide.topology)
-    module = restraint.create_module().eval()
-    positions = distorted(peptide.positions)
-    energy, forces = exact(restraint, positions)
-    buffer = io.BytesIO()
-    torch.jit.save(torch.jit.script(module), buffer)
-    buffer.seek(0)
-    loaded = torch.jit.load(buffer)
-    for candidate in (module, loaded, torch.jit.freeze(loaded.eval())):
-        for dtype, shape in ((torch.float32, (1,)), (torch.float64, ())):
-            x = torch.tensor(positions / 10, dtype=dtype).requires_grad_(candidate is module)
-            # Three times: the executor of TorchScript profiles, then optimises.
-            for _ in range(3):
-                k = torch.full(shape, 0.0, dtype=torch.float64, requires_grad=True)
-                found, none = candidate(x, k)
-                found.backward()
-                assert found.shape == () and found.dtype == torch.float64
-                assert float(k.grad) == pytest.approx(energy, rel=1e-4)
-                assert x.grad is None and not none.any()
-                _, own = candidate(x, torch.full(shape, 2.0, dtype=dtype))
-                assert own.dtype == dtype and own.is_contiguous() and own.device == x.device
-                assert candidate is not module or not own.requires_grad
-                np.testing.assert_allclose(
-                    own.detach().numpy(), 2 * forces, rtol=0, atol=2e-4 * np.abs(forces).max()
-                )
-
-
-def test_positions_that_are_not_numbers_spare_the_other_planes(peptide):
-    restraint = PlanarityRestraint(peptide.topology)
-    module = restraint.create_module()
-    x = torch.tensor(distorted(peptide.positions) / 10)
-    _, before = module(x, torch.tensor(1.0))
-    plane = next(plane for plane in restraint.planes.planes if plane.kind == "ring")
-    x[plane.atoms[4]] = math.nan
-    energy, after = module(x, torch.tensor(1.0))
-    assert torch.isfinite(energy) and torch.isfinite(after).all()
-    others = sorted(set(range(len(x))) - set(plane.atoms))
-    torch.testing.assert_close(after[others], before[others])
 
 
 BOXES = {

@@ -12,14 +12,13 @@ import openmm
 import pytest
 from scipy.spatial import cKDTree
 
-from openmm_density.base.errors import InputError
 from openmm_density.energies.forces import backend_problem
 from openmm_density.models import Model, read_model
 from openmm_density.restraints import RamachandranRestraint
 from openmm_density.validation.geometry import ramachandran
 
 from ..small_models import shaken
-from .single_forces import assert_forces_are_the_gradient, context_with, energy_at
+from .single_forces import context_with, energy_at
 
 needs_torch_force = pytest.mark.skipif(
     backend_problem("TorchForce") is not None, reason="TorchForce does not work here"
@@ -160,12 +159,6 @@ def test_as_an_operator_it_has_the_energy_and_forces_of_the_expression(
 
 
 @needs_torch_force
-def test_forces_of_the_operator_are_its_gradient(built: Model) -> None:
-    force = RamachandranRestraint(built.topology, built.positions).create_force("TorchForce")
-    assert_forces_are_the_gradient(force, built.positions, step=5e-7)
-
-
-@needs_torch_force
 def test_either_form_is_weakened_and_released_by_the_parameter(built: Model) -> None:
     restraint = RamachandranRestraint(built.topology, built.positions, 300.0)
     for context in both_forms(restraint):
@@ -177,17 +170,6 @@ def test_either_form_is_weakened_and_released_by_the_parameter(built: Model) -> 
             np.testing.assert_allclose(
                 forces_at(context, built.positions), scale * forces, atol=1e-6 * abs(forces).max()
             )
-
-
-@needs_torch_force
-def test_the_operator_is_for_whole_molecules_of_the_topology(native: Model) -> None:
-    restraint = RamachandranRestraint(native.topology, native.positions, periodic=True)
-    with pytest.raises(InputError, match="backend is for residues whose atoms are in one molecule"):
-        restraint.create_force("TorchForce")
-    force = RamachandranRestraint(native.topology, native.positions).create_force("TorchForce")
-    context = context_with(force, len(native.positions) + 1)
-    with pytest.raises(openmm.OpenMMException, match="RamachandranRestraint was made of a topology of"):
-        energy_at(context, np.concatenate([native.positions, native.positions[:1]]))
 
 
 def test_across_the_edges_of_the_plot_energy_and_force_go_on(native: Model) -> None:

@@ -93,17 +93,6 @@ def test_cis_peptides_stay_cis(kinase: Model) -> None:
     assert violation.residues[1].startswith("A PRO") and violation.target == 0
 
 
-def test_a_topology_without_bonds_is_noted(kinase: Model) -> None:
-    loose = app.Topology()
-    chain = loose.addChain("A")
-    for residue in kinase.topology.residues():
-        copy = loose.addResidue(residue.name, chain, residue.id)
-        for atom in residue.atoms():
-            loose.addAtom(atom.name, atom.element, copy)
-    restraint = PeptideRestraint(loose, kinase.positions)
-    assert restraint.n_terms == 0 and "no peptide bond is held" in restraint.notes[0]
-
-
 def test_an_undecided_peptide_is_noted_and_held_at_trans(kinase: Model) -> None:
     torsions = peptide_torsions(kinase.topology)
     omega = torsion_angles(kinase.positions, torsions)[50]
@@ -180,15 +169,6 @@ def test_a_flat_centre_of_a_standard_residue_is_noted_and_held_at_the_hand_of_mo
         assert len(restraint.notes) == 1 and "flat in the start, and held at the hand" in restraint.notes[0]
         (at,) = np.flatnonzero(restraint.torsions[:, 0] == centres[5, 0])
         np.testing.assert_allclose(restraint.targets[at], hand * IDEAL_IMPROPER)
-
-
-def test_a_flat_centre_of_another_residue_is_noted_and_free(kinase: Model) -> None:
-    topology = read_model(ADK_OPEN).topology
-    centre = chiral_centres(topology)[0]  # a Cα
-    next(atom for atom in topology.atoms() if atom.index == centre[0]).residue.name = "DHA"
-    restraint = ChiralityRestraint(topology, flattened(kinase.positions, centre))
-    assert centre[0] not in restraint.torsions[:, 0]
-    assert "flat in the start, so with no handedness to hold" in restraint.notes[0]
 
 
 def test_secondary_structure_is_free_as_it_is_and_costs_when_it_unwinds(kinase: Model) -> None:

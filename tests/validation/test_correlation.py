@@ -115,22 +115,6 @@ def test_whole_maps_and_models_agree_as_the_table_says(data_dir):
             assert cc == pytest.approx(figure, abs=0.06), model_name
 
 
-def test_one_map_placed_in_three_ways(small_data):
-    folder = small_data / "emd21457_ntd"
-    by_origin, by_nstart, unplaced = (
-        DensityMap.from_file(folder / f"emd_21457_seg{name}.mrc") for name in ("", "_nstart", "_orig0")
-    )
-    np.testing.assert_array_equal(by_origin.data, by_nstart.data)
-    np.testing.assert_array_equal(by_origin.data, unplaced.data)
-    np.testing.assert_allclose(by_origin.origin, by_nstart.origin, atol=1e-3)
-    np.testing.assert_array_equal(unplaced.origin, 0)
-    model = read_model(folder / "6vyb_Ndom.pdb")
-    cc = cc_mask(by_origin, model.topology, model.positions, 3.2)
-    assert cc_mask(by_nstart, model.topology, model.positions, 3.2) == pytest.approx(cc, abs=1e-4)
-    assert cc_mask(unplaced, model.topology, model.positions, 3.2) == 0
-    assert np.isnan(residue_correlations(unplaced, model.topology, model.positions, 3.2)).all()
-
-
 class TestDefinition:
     def check(self, density_map, topology, positions, d):
         places, observed, model = exact_densities(density_map, topology, positions, d)
@@ -167,38 +151,8 @@ class TestDefinition:
         topology, positions = part_of(model.topology, positions, 8)
         self.check(density_map, topology, positions, 1.6)
 
-    def test_a_rotated_grid_is_the_same_grid(self, fragment):
-        density_map, topology, positions, d = fragment
-        rotation = np.linalg.qr(np.random.default_rng(1).normal(size=(3, 3)))[0]
-        rotated = DensityMap(density_map.data, rotation @ density_map.matrix, rotation @ density_map.origin)
-        assert cc_mask(rotated, topology, positions @ rotation.T, d) == pytest.approx(
-            cc_mask(density_map, topology, positions, d), abs=1e-4
-        )
-
-    def test_images_of_a_crystal_are_the_same(self, small_data):
-        model = read_model(small_data / "xray_1g8a_P21" / "1G8A_refined.pdb")
-        density_map = DensityMap.from_file(small_data / "xray_1g8a_P21" / "composite_omit_map.mtz").resample(
-            0.6
-        )
-        topology, positions = part_of(model.topology, positions_in_angstrom(model.positions), 30)
-        correlation = MapCorrelation(density_map, topology, 2.0)
-        lattice = (density_map.matrix * density_map.size) @ [1, -2, 3]
-        assert correlation.cc_mask(positions + lattice) == pytest.approx(
-            correlation.cc_mask(positions), abs=1e-6
-        )
-
 
 class TestModelAndMapAgree:
-    def test_a_simulated_map_correlates_fully(self, fragment):
-        _, topology, positions, _ = fragment
-        simulated = DensityMap.simulate(topology, positions, 5.0, 1.0)
-        correlation = MapCorrelation(simulated, topology, 5.0)
-        result = correlation.evaluate(positions)
-        assert result.cc_mask == pytest.approx(1, abs=1e-3)
-        assert result.residues.shape == (topology.getNumResidues(),)
-        np.testing.assert_allclose(result.residues, 1, atol=5e-3)
-        assert correlation.cc_mask(positions + 1) < result.cc_mask
-
     def test_scale_and_offset_do_not_matter(self, fragment):
         density_map, topology, positions, d = fragment
         other = DensityMap(density_map.data * 30 + 500, density_map.matrix, density_map.origin)

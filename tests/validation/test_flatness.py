@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 
-from openmm_density import DensityMap, InputError
-from openmm_density.cli import main
 from openmm_density.models import read_model
 from openmm_density.models.chemistry.planes import find_planes
 from openmm_density.validation.flatness import flat_ligands
-from openmm_density.validation.model_report import report
 
 # Four nitrogens and twenty carbons of the porphyrin, and an atom on each of its eight outer corners.
 HAEM_ATOMS = 24 + 8
@@ -81,25 +76,3 @@ def test_rings_that_a_single_bond_joins_are_two_systems(haemoglobin):
     pyrroles = [plane for plane in some if len(plane.atoms) == 9]
     apart = flat_ligands(model.topology, type(planes)(tuple(pyrroles)), model.positions)
     assert [each.n_atoms for each in apart] == [9, 9, 9, 9]
-
-
-def test_the_report_and_the_command_line_tell_of_them(haemoglobin, small_data, capsys):
-    model, planes = haemoglobin
-    folder = small_data / "emd3488_5ni1"
-    expected = [each.as_dict() for each in flat_ligands(model.topology, planes, model.positions)]
-    assert main(["planes", str(folder / "5ni1_updated.cif"), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["flat_ligands"] == expected
-    assert main(["planes", str(folder / "5ni1_updated.cif")]) == 0
-    assert "A HEM 201: 32 atoms in one conjugated system, RMS 0.059 Å, worst" in capsys.readouterr().out
-    part = model.topology, model.positions, DensityMap.from_file(folder / "emd_3488.mrc"), 3.2
-    assert report(*part, planes=planes)["flat_ligands"] == expected
-
-
-def test_positions_that_cannot_be_assessed(haemoglobin):
-    model, planes = haemoglobin
-    with pytest.raises(InputError, match="positions must be one for each"):
-        flat_ligands(model.topology, planes, model.positions[:-1])
-    positions = model.positions.copy()
-    positions[core(model, planes, "C HEM 201")[0][3]] = np.nan
-    with pytest.raises(InputError, match="an atom in C HEM 201 is not"):
-        flat_ligands(model.topology, planes, positions)

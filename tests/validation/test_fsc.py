@@ -54,15 +54,6 @@ def test_shells_are_those_of_a_loop_over_all_coefficients(shape, skew):
     assert found.frequency[-1] + width / 2 <= 0.5 / np.linalg.norm(matrix, axis=0).max() + 1e-9
 
 
-def test_a_map_correlates_with_itself_and_with_its_negative(fragment):
-    density_map, _, positions = fragment
-    assert np.allclose(
-        shell_correlation(density_map.data, density_map.data, density_map.matrix).correlation, 1
-    )
-    negative = replace(density_map, data=-2 * density_map.data)
-    assert np.allclose(half_map_fsc(density_map, negative, positions).correlation, -1)
-
-
 def test_half_maps_fall_where_the_noise_takes_over(small_data):
     model = read_model(small_data / "emd5925_frag/5925_native.pdb")
     clean = DensityMap.simulate(model.topology, model.positions, 3.0, 1.0)
@@ -139,39 +130,6 @@ def test_the_crossing_is_interpolated():
     assert curve(0.8, 0.8, np.nan).resolution() == pytest.approx(10.0)
     assert curve(0.9, 0.2, 0.1, np.nan).resolution() == pytest.approx(1 / (0.05 + 0.05 * 4 / 7))
     assert curve(1, np.nan).as_dict()["correlation"] == [1, None]
-
-
-@pytest.mark.parametrize("dips", [True, False])
-@pytest.mark.parametrize(
-    ("correlations", "said", "falls"),
-    [
-        ((1, 0.9, 0.8, 0.2, 0), "0.5 at 5.71 Å", True),
-        ((1, 0.9, 0.8, 0.6, 0.6), "above 0.5 up to 4.00 Å", False),
-        ((0.2, 0.9, 0.8, 0.6, 0.6), "above 0.5 up to 4.00 Å", False),
-        ((0.9, 0.8, np.nan), "above 0.5 up to 10.00 Å", False),
-        ((0.4, 0.3, 0.1, 0.1), "nowhere above 0.5", False),
-        ((np.nan, np.nan), "nowhere above 0.5", False),
-    ],
-)
-def test_a_curve_that_does_not_fall_is_told_apart(correlations, said, falls, dips):
-    found = curve(*correlations).crossing(dips=dips)
-    assert str(found) == said and found.falls is falls and found.threshold == 0.5
-    assert found.resolution == curve(*correlations).resolution(dips=dips)
-
-
-def test_half_maps_whose_signal_goes_on_to_the_last_shell(fragment):
-    density_map, _, positions = fragment
-    rng = np.random.default_rng(6)
-    scale = 0.1 * density_map.data.std()
-    # Both have the same white noise, and little of their own.
-    shared = density_map.data + 3 * scale * rng.normal(size=density_map.shape)
-    halves = [
-        replace(density_map, data=shared + scale * rng.normal(size=density_map.shape)) for _ in range(2)
-    ]
-    found = half_map_fsc(*halves, positions)
-    crossing = found.crossing(HALF_MAP_THRESHOLD, dips=False)
-    assert not crossing.falls and crossing.resolution == 1 / found.frequency[-1]
-    assert str(crossing) == f"above 0.143 up to {1 / found.frequency[-1]:.2f} Å"
 
 
 def test_errors(fragment):

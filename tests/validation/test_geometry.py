@@ -16,10 +16,10 @@ from openmm_density.models.chemistry.torsions import peptide_torsions
 from openmm_density.models.structures import Model, read_model
 from openmm_density.validation import model_geometry
 from openmm_density.validation.all_atom_contacts import contacts_of_prepared
-from openmm_density.validation.geometry import ModelGeometry, compare_geometry, geometry_report
+from openmm_density.validation.geometry import compare_geometry, geometry_report
 from openmm_density.validation.ideal_values import geometry_scores
 from openmm_density.validation.model_geometry import geometry_of_model
-from tests.small_models import ADK_OPEN, fragment_lines, shaken, written
+from tests.small_models import ADK_OPEN, fragment_lines, written
 
 
 @pytest.fixture(scope="module")
@@ -76,16 +76,6 @@ def test_a_stretched_bond_is_measured_and_named(native: Model) -> None:
     )
 
 
-def test_omega_counts_agree_with_mdtraj(native: Model) -> None:
-    model = shaken(native, 0.25)
-    report = geometry_report(model.topology, model.positions)
-    trajectory = mdtraj.Trajectory(model.positions / 10, mdtraj.Topology.from_openmm(model.topology))
-    omega = np.abs(np.degrees(mdtraj.compute_omega(trajectory)[1][0]))
-    assert report.cis_count == (omega < 90).sum()
-    assert report.twisted_count == ((omega > 30) & (omega < 150)).sum() > 4
-    np.testing.assert_allclose(np.sort(np.abs(np.degrees(report.omega))), np.sort(omega), atol=0.05)
-
-
 def test_mirrored_model_has_only_wrong_centres(native: Model) -> None:
     report = geometry_report(native.topology, native.positions * [1.0, 1.0, -1.0])
     names = [residue.name for residue in native.topology.residues()]
@@ -107,17 +97,6 @@ def test_clashes_are_those_of_all_atoms_with_the_hydrogens_that_are_built(native
     own = contacts_of_prepared(prepared.topology, prepared.input_index, prepared.positions)
     assert model.clashscore == own.clashscore and model.clash_count == len(own.clashes)
     assert model.bond_rmsz == geometry_scores(native.topology, native.positions).bond_rmsz
-
-
-def test_what_is_kept_of_a_topology_serves_all_positions(native: Model) -> None:
-    prepared, rng = prepare(native), np.random.default_rng(2)
-    kept = ModelGeometry(prepared.topology)
-    # Among so distorted peptides some are cis, whose ideal values are others.
-    for scale in (0.0, 1.0, 0.1):
-        places = prepared.positions + rng.normal(scale=scale, size=prepared.positions.shape)
-        report = kept.report(places)
-        assert report.as_dict() == geometry_report(prepared.topology, places).as_dict()
-        assert (report.cis_nonproline_count > 0) == (scale == 1.0)
 
 
 def test_a_model_without_hydrogens_that_can_be_built_has_no_clashscore(
@@ -248,14 +227,6 @@ def test_side_chains_that_are_cut_short_are_judged_as_far_as_they_go(
         and {"CG", "CG1", "OG", "OG1", "SG"} & {atom.name for atom in residue.atoms()}
     ]
     assert report.rotamer_count == len(with_gamma) > 0
-
-
-def test_report_is_plain_data(native: Model) -> None:
-    values = geometry_report(native.topology, native.positions).as_dict()
-    of_nucleic_acids = {"pucker_outlier_count", "base_pair_count", "clash_count", "clashscore"}
-    assert {name for name, value in values.items() if value is None} == of_nucleic_acids
-    assert all(isinstance(value, (int, float, str, list, type(None))) for value in values.values())
-    assert "omega" not in values and values["cis_count"] == 0
 
 
 def test_model_without_anything_to_measure(small_data: Path, tmp_path: Path) -> None:

@@ -120,30 +120,10 @@ def test_the_plot_has_no_seam(phi: float, psi: float, region: str) -> None:
     assert ramachandran(*tripeptide("ALA", "ALA", phi, psi)).regions.tolist() == [region]
 
 
-def test_pyrama_itself_is_not_imported(native: Model) -> None:
-    assert ramachandran(native.topology, native.positions).regions is not None
-    assert "pyrama" not in sys.modules
-
-
 def test_without_pyrama_only_the_plot_is_missing(native: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     with_tables = geometry_report(native.topology, native.positions)
     assert with_tables.notes == []
     monkeypatch.setitem(sys.modules, "pyrama", None)
-    assert_only_the_plot_is_missing(native, with_tables)
-
-
-def test_tables_that_are_cut_short_count_as_missing(
-    native: Model, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    with_tables = geometry_report(native.topology, native.positions)
-    folder = tmp_path / "pyrama" / "data"
-    folder.mkdir(parents=True)
-    (tmp_path / "pyrama/__init__.py").touch()
-    installed = Path(importlib.metadata.distribution("pyrama").locate_file("pyrama/data"))
-    for path in installed.glob("pref_*.data"):
-        lines = path.read_text().splitlines(keepends=True)
-        (folder / path.name).write_text("".join(lines[:-1] if "glycine" in path.name else lines))
-    monkeypatch.syspath_prepend(tmp_path)
     assert_only_the_plot_is_missing(native, with_tables)
 
 

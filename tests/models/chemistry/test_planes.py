@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from openmm.app import Element, ForceField, PDBFile, Topology
+from openmm.app import Element, ForceField, Topology
 from openmm.app import topology as bond_types
 
 from openmm_density.base.errors import InputError
@@ -162,37 +162,6 @@ def test_bases_of_the_force_fields_nucleotides(templates, name):
         planes = find_planes(topology)
         assert [plane.kind for plane in planes.planes] == ["base"] and not planes.dropped
         assert named(planes.planes, topology) == sets(BASES[name])
-
-
-@pytest.mark.parametrize(
-    ("name", "base"), [("ADE", "A"), ("GUA", "G"), ("CYT", "C"), ("URA", "U"), ("THY", "DT")]
-)
-def test_bases_under_their_charmm_names(templates, name, base):
-    topology = template_topology(templates["charmm"][name], name)
-    expected = BASES[base].replace("C7", "C5M")
-    assert named(find_planes(topology).planes, topology) == sets(expected)
-
-
-@pytest.mark.parametrize(
-    "name", ["ARG", "ASN", "ASP", "GLN", "GLU", "HID", "HIE", "HIP", "PHE", "TYR", "LYS", "PRO"]
-)
-def test_chemistry_alone_finds_what_the_tables_say(templates, name):
-    """Under a name that no table knows, from elements, bonds and hydrogens, without positions."""
-    topology = template_topology(templates["amber"][name], "XYZ")
-    planes = find_planes(topology)
-    expected = SIDE_CHAINS[SYNONYMS.get(name, name)].values()
-    present = {atom.name for atom in topology.atoms()}
-    assert named(planes.planes, topology) == {frozenset(atoms.split()) & present for atoms in expected}
-    assert all(plane.kind == "side chain" for plane in planes.planes) and not planes.undetermined
-
-
-@pytest.mark.parametrize("name", ["A", "DG", "C", "U", "DT"])
-def test_chemistry_alone_finds_the_rings_of_the_bases(templates, name):
-    topology = template_topology(templates["amber"][name], "XYZ")
-    planes = named(find_planes(topology).planes, topology)
-    amino_hydrogens = {"H61", "H62", "H21", "H22", "H41", "H42"}
-    assert frozenset().union(*planes) == frozenset(BASES[name].split()) - amino_hydrogens
-    assert len(planes) == (2 if "N9" in BASES[name] else 1)
 
 
 BACKBONE = "N H CA HA C O CB"
@@ -565,14 +534,6 @@ def test_retinal_bound_to_lysine(small_data):
     assert not {"BOG", "TRE", "MAN", "BMA", "SO4"} & planes.by_residue().keys()
 
 
-def test_the_same_planes_from_openmms_reader(small_data):
-    """PDBFile knows no LINK record and gives ligands no bonds."""
-    path = small_data / "xraymap_3pqr_R32/3pqr.pdb"
-    model, plain = read_model(path), PDBFile(str(path))
-    expected = find_planes(model.topology, model.positions).by_residue()
-    assert find_planes(plain.topology, plain.positions).by_residue() == expected
-
-
 RESTRAINTS = """
 data_comp_list
 loop_
@@ -757,14 +718,6 @@ def test_positions_of_another_model():
         find_planes(topology).deviations(np.zeros((3, 3)))
 
 
-def test_groups_by_size_hold_every_plane_once(small_data):
-    model = read_model(small_data / "emd6374_frag/6374_native.pdb")
-    planes = find_planes(model.topology, model.positions)
-    rows = [tuple(row) for indices, _ in planes.grouped() for row in indices]
-    assert Counter(rows) == Counter(plane.atoms for plane in planes.planes)
-    assert all(sigmas.shape == indices.shape[:1] for indices, sigmas in planes.grouped())
-
-
 def test_deviations_against_a_plane_fitted_by_singular_values(small_data):
     model = read_model(small_data / "emd5925_frag/5925_native.pdb")
     positions = np.asarray(model.positions) + np.random.default_rng(0).normal(
@@ -798,19 +751,6 @@ def plane_of(topology):
     return replace(find_planes(benzene).planes[0], atoms=tuple(range(topology.getNumAtoms())))
 
 
-def test_deviations_of_atoms_without_finite_positions(small_data):
-    model = read_model(small_data / "emd5925_frag/5925_native.pdb")
-    positions = np.array(model.positions)
-    planes = find_planes(model.topology, positions)
-    broken = planes.planes[3].atoms[0]
-    expected = planes.deviations(positions)
-    positions[broken] = np.nan
-    deviations = planes.deviations(positions)
-    touched = np.array([broken in plane.atoms for plane in planes.planes])
-    assert np.isnan(deviations.rms[touched]).all() and np.isnan(deviations.worst[touched]).all()
-    np.testing.assert_array_equal(deviations.rms[~touched], expected.rms[~touched])
-
-
 def test_boron_nitro_groups_and_imines_without_hydrogens():
     """Phenylboronic acid and nitrobenzene in their ideal geometry; methyl carbons, out of the plane, take no part."""
     ring = 1.39 * np.array([[np.cos(a), np.sin(a), 0.0] for a in np.arange(6) * np.pi / 3])
@@ -823,20 +763,6 @@ def test_boron_nitro_groups_and_imines_without_hydrogens():
         topology = build([("LIG", f"{carbons} {element}7 O8 O9 C10")])
         planes = find_planes(topology, np.vstack([ring, centre, *arms, methyl]))
         assert named(planes.planes, topology) == sets(f"{carbons} {element}7 C10", f"C1 {element}7 O8 O9")
-
-
-def test_backbone_names_in_a_ligand_promise_nothing():
-    cyclohexane = FULL_RINGS["cyclohexane"][0]
-    for old, new in (("C1", "CA"), ("C2", "C"), ("C3", "N")):
-        cyclohexane = " ".join(
-            "-".join(new if atom == old else atom for atom in bond.split("-")) for bond in cyclohexane.split()
-        )
-    assert find_planes(molecule(cyclohexane + " C-O O-HO")).planes == ()
-
-
-def test_ions_named_like_nucleotides():
-    planes = find_planes(build([("I", "I"), ("U", "U"), ("CA", "CA")]))
-    assert planes == PlaneSet(())
 
 
 def test_no_planes():
