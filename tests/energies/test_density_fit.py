@@ -203,42 +203,6 @@ def test_every_platform_gives_the_same_with_and_without_the_derivative(adk_map, 
                     assert derivatives["density_strength"] == pytest.approx(per_unit, rel=1e-5)
 
 
-def test_two_maps_two_regions_two_resolutions_and_two_contexts_at_once(adk_map, fragment):
-    n = fragment.n
-    half = n // 2
-    other_map = DensityMap.simulate(fragment.topology, fragment.positions + 2.0, 3.0)
-    one = DensityFit(
-        adk_map, fragment.topology, 6.0, atoms=range(half), parameter_name="k_one", force_group=1
-    )
-    two = DensityFit(
-        other_map,
-        fragment.topology,
-        3.0,
-        atoms=range(half - 20, n),
-        weights="xray",
-        similarity="relative-entropy",
-        positions=fragment.positions,
-        parameter_name="k_two",
-        force_group=2,
-    )
-    alone = [
-        forces_of(context_of(system_of(n, fit.create_force()), fragment.positions)) for fit in (one, two)
-    ]
-    both = system_of(n, one.create_force(), two.create_force())
-    contexts = [context_of(both, fragment.positions, platform) for platform in ("Reference", "CPU")]
-    contexts.append(context_of(system_of(n, one.create_force()), fragment.positions))
-    scale = np.abs(alone[0] + alone[1]).max()
-    for _ in range(2):
-        for context in contexts[:2]:
-            np.testing.assert_allclose(forces_of(context), alone[0] + alone[1], rtol=0, atol=1e-6 * scale)
-            np.testing.assert_allclose(forces_of(context, groups={1}), alone[0], rtol=0, atol=1e-6 * scale)
-            np.testing.assert_allclose(forces_of(context, groups={2}), alone[1], rtol=0, atol=1e-6 * scale)
-        np.testing.assert_allclose(forces_of(contexts[2]), alone[0], rtol=0, atol=1e-6 * scale)
-    contexts[0].setParameter("k_one", 0)
-    np.testing.assert_allclose(forces_of(contexts[0]), alone[1], rtol=0, atol=1e-6 * scale)
-    np.testing.assert_allclose(forces_of(contexts[1]), alone[0] + alone[1], rtol=0, atol=1e-6 * scale)
-
-
 def test_selections_of_atoms(adk_map, fragment):
     def selected(atoms):
         return DensityFit(adk_map, fragment.topology, 5.0, atoms=atoms).atoms
@@ -517,25 +481,6 @@ def test_a_mask_leaves_voxels_out(adk_map, fragment):
     assert abs(whole.similarity(fragment.positions) - fit.similarity(fragment.positions)) > 1e-3
 
 
-@pytest.mark.parametrize("measure", MEASURES)
-def test_a_mask_survives_cropping_and_resampling(adk_map, fragment, measure):
-    mask = adk_map.mask_around(fragment.positions, 9.0)
-    fit = DensityFit(
-        adk_map,
-        fragment.topology,
-        5.0,
-        mask=mask,
-        positions=fragment.positions,
-        crop_margin=6.0,
-        **measure_arguments(measure),
-    )
-    assert fit.cropped
-    assert fit.resampled == (measure != "map-potential")
-    assert math.isfinite(fit.similarity(fragment.positions))
-    context = context_of(system_of(fragment.n, fit.create_force()), fragment.positions)
-    assert np.isfinite(forces_of(context)).all()
-
-
 def test_cropping_keeps_all_that_the_margin_says(adk_map, fragment):
     whole = DensityFit(adk_map, fragment.topology, 5.0, positions=fragment.positions, crop_margin=None)
     assert not whole.cropped
@@ -583,27 +528,6 @@ def test_needlessly_fine_voxels_are_left_out_and_change_nothing(fragment):
         assert s == pytest.approx(similarity, abs=1e-4)
         assert np.abs(g - gradient).max() < 0.01 * np.abs(gradient).max()
     assert 0.9 * fit.sigma < found["auto"][0].target.voxel_size.max() <= fit.sigma * (1 + 1e-6)
-
-
-@pytest.mark.parametrize("weights", ["mass", "electron"])
-@pytest.mark.parametrize("measure", MEASURES)
-def test_wider_atoms_are_those_of_a_fit_at_a_coarser_resolution(adk_map, fragment, measure, weights):
-    arguments = dict(positions=fragment.positions, crop_margin=6.0, weights=weights)
-    arguments |= measure_arguments(measure)
-    fit = DensityFit(adk_map, fragment.topology, 5.0, **arguments)
-    for factor in (1.0, 1.2, 1.5):
-        wider = fit.with_atoms_wider(factor)
-        anew = DensityFit(adk_map, fragment.topology, factor * 5.0, **arguments)
-        assert (wider.resolution, wider.sigma, wider.cutoff) == (anew.resolution, anew.sigma, anew.cutoff)
-        assert wider.target.shape == anew.target.shape
-        assert wider.similarity(fragment.positions) == anew.similarity(fragment.positions)
-        x, k = torch.tensor(fragment.positions / 10), torch.tensor(20.0)
-        for found, exact in zip(wider.create_module()(x, k), anew.create_module()(x, k)):
-            assert torch.equal(found, exact)
-    assert fit.resolution == 5.0
-    blurred = adk_map.gaussian_filter(1.5)
-    similarity = DensityFit(blurred, fragment.topology, 8.0, **arguments).similarity(fragment.positions)
-    assert fit.with_map(blurred, 8.0).similarity(fragment.positions) == similarity
 
 
 def test_a_model_in_its_own_map_feels_no_grid(fragment):
@@ -845,26 +769,6 @@ def test_calibration(peptide):
     context.setPositions(positions / 10 + 50)
     with pytest.raises(InputError, match="no density in the map"):
         fit.calibrate(context)
-
-
-def test_calibration_of_a_wrapped_periodic_system(adk_map, fragment):
-    box = BOXES["triclinic"]
-    springs = openmm.CustomExternalForce("50*((x-1)^2+y^2+z^2)")
-    for i in range(fragment.n):
-        springs.addParticle(i, [])
-    fit = DensityFit(adk_map, fragment.topology, 5.0, positions=fragment.positions, periodic=True)
-    context = context_of(system_of(fragment.n, springs, fit.create_force(), box=box), fragment.positions)
-    strength = fit.calibrate(context, ratio=0.01, bounds=(0.0, 1e9))
-    energy = energy_of(context)
-    x, k = torch.tensor(fragment.positions / 10), torch.tensor(strength, dtype=torch.float64)
-    _, density = fit.create_module()(x, torch.tensor(box), k)
-    others = forces_of(context)[fit.atoms] - density.numpy()[fit.atoms]
-    np.testing.assert_allclose(
-        others, -100 * (fragment.positions[fit.atoms] / 10 - [1, 0, 0]), rtol=1e-4, atol=1e-2
-    )
-    context.setPositions(fragment.positions / 10 + [1, -1, 0] @ box)
-    assert energy_of(context) != energy
-    assert fit.calibrate(context, ratio=0.01, bounds=(0.0, 1e9)) > 0
 
 
 @pytest.mark.parametrize("measure", MEASURES)

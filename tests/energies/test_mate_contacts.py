@@ -181,27 +181,6 @@ def test_all_ways_compute_the_same_energy(small, name, cut):
 
 
 @needs_force
-def test_the_switching_function_of_the_system_is_that_of_contacts(small):
-    operators, x = apart(small, "C2")
-    system, every = small.system(nonbonded_cutoff=0.9), small.system_of_all(2, nonbondedCutoff=0.9)
-    for each in (system, every):
-        nonbonded = next(force for force in each.getForces() if isinstance(force, openmm.NonbondedForce))
-        nonbonded.setUseSwitchingFunction(True)
-        nonbonded.setSwitchingDistance(0.3)
-    force = add_symmetry_contacts(system, small.topology, x, operators, backend="NativeForce")
-    force.setForceGroup(5)
-    one, everywhere = context_of(system, x), context_of(every, operators.expanded(x).reshape(-1, 3))
-    expected = forces_of(everywhere)[: small.n]
-    np.testing.assert_allclose(forces_of(one), expected, rtol=0, atol=1e-5 * np.abs(expected).max())
-    assert energy_of(one) == pytest.approx(energy_of(everywhere) / 2, rel=1e-6)
-    unswitched = contacts_module(small.system(nonbonded_cutoff=0.9), small.topology, x, operators)
-    assert unswitched.switch_from == unswitched.reach
-    assert (
-        abs(float(unswitched(torch.from_numpy(x / 10), torch.ones(()))[0]) - energy_of(one, groups={5})) > 0.1
-    )
-
-
-@needs_force
 def test_forces_are_the_gradient_of_the_energy_of_a_piece_of_a_helix(small):
     turned, moved = helical()
     operators = SymmetryOperators.from_matrices(turned[2:4], moved[2:4])
@@ -221,16 +200,6 @@ def test_forces_are_the_gradient_of_the_energy_of_a_piece_of_a_helix(small):
     assert slope == pytest.approx(-(forces * direction).sum(), rel=3e-4)
     context.setParameter(PARAMETER_NAME, 0.0)
     assert energy_of(context, groups={5}) == 0 and not forces_of(context, groups={5}).any()
-
-
-def test_torchscript_gives_the_same(small):
-    operators = SymmetryOperators.crystal(CRYSTALS["P 1 21 1"], "P 1 21 1")
-    module = contacts_module(small.system(), small.topology, small.positions, operators)
-    k = torch.tensor(2.0, dtype=torch.float64)
-    x = torch.from_numpy(small.positions / 10)
-    scripted = torch.jit.script(module)
-    for found, expected in zip(scripted(x, k), module(x, k)):
-        torch.testing.assert_close(found, expected)
 
 
 def test_neighbours_of_an_atom_on_an_axis_do_not_interact_across_it(small):

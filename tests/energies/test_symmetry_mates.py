@@ -178,19 +178,6 @@ def test_forces_are_the_gradient_of_the_energy(unit):
     assert slope == pytest.approx(-(forces * direction).sum(), rel=2e-3)
 
 
-def test_torchscript_gives_the_same(unit):
-    operators = SymmetryOperators.from_matrices(*cyclic(4))
-    target = finite_map(operators.expanded(unit.positions))
-    fit = DensityFit(target, unit.topology, RESOLUTION, operators=operators, atoms=ATOMS)
-    energy, forces = evaluated(fit, unit.moved)
-    scripted = torch.jit.freeze(torch.jit.script(fit.create_module().eval()))
-    k = torch.tensor(fit.default_strength, dtype=torch.float64, requires_grad=True)
-    found, there = scripted(torch.from_numpy(unit.moved / 10), k)
-    (slope,) = torch.autograd.grad(found, k)
-    assert (float(found), float(slope)) == (energy, pytest.approx(energy / fit.default_strength))
-    np.testing.assert_array_equal(there, forces)
-
-
 def test_a_wrapped_unit_has_the_same_forces(unit):
     symbol = "P 1 21 1"
     cell = CRYSTALS[symbol][0]
@@ -218,20 +205,6 @@ def test_a_finite_map_is_cropped_around_all_copies(unit):
     assert one.cropped and np.prod(one.target.shape) > np.prod(alone.target.shape)
     inside = one.target.value_at(copies.reshape(-1, 3))
     assert np.isfinite(inside).all()
-
-
-def test_map_and_operators_move_together(unit):
-    operators = SymmetryOperators.from_matrices(*cyclic(4))
-    target = finite_map(operators.expanded(unit.positions))
-    fit = DensityFit(target, unit.topology, RESOLUTION, operators=operators, atoms=ATOMS)
-    energy, forces = evaluated(fit, unit.moved)
-    away = np.array([3.0, -5.0, 8.0])
-    module = fit.create_module()
-    module.move(torch.from_numpy(away))
-    k = torch.tensor(fit.default_strength, dtype=torch.float64)
-    found, there = module(torch.from_numpy(unit.moved / 10 + away), k)
-    assert float(found) == pytest.approx(energy, rel=1e-6)
-    np.testing.assert_allclose(there, forces, rtol=0, atol=1e-5 * np.abs(forces).max())
 
 
 @pytest.mark.parametrize("occupancy, share", [(None, 0.5), (1.0, 0.5), (0.5, 1.0), (0.3, 1.0)])

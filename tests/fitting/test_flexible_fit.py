@@ -16,7 +16,6 @@ from openmm_density.base.stopwatch import Stopwatch
 from openmm_density.fitting import minimization, stage_context
 from openmm_density.fitting.checkpoints import STATE, TIMES, RunFolder
 from openmm_density.fitting.dynamics import Dynamics
-from openmm_density.fitting.fit_run import FitRun
 from openmm_density.fitting.flexible_fit import FlexibleFit
 from openmm_density.fitting.interrupts import StopRequest
 from openmm_density.fitting.minimization import Minimizer
@@ -27,7 +26,6 @@ from openmm_density.models import prepare
 
 from ..fragments import RESOLUTION, fragment, map_of
 from .changed_steps import blow_up_in
-from .left_behind import kept_at
 
 RESIDUES = 12
 SHIFT = (1.0, -0.8, 0.6)
@@ -249,29 +247,6 @@ def test_a_blow_up_is_rolled_back_to_the_last_state(parts, tmp_path, monkeypatch
     topology = mdtraj.Topology.from_openmm(fit.prepared.topology)
     assert mdtraj.load(str(tmp_path / "trajectory.dcd"), top=topology).n_frames == 6
     assert result.stages[-1]["strength"] == pytest.approx(30.0)
-
-
-def test_a_fit_killed_after_a_blow_up_goes_on_as_it_would_have(parts, tmp_path, monkeypatch):
-    check, save = Dynamics.checked, FitRun._save
-
-    def once(self, context, step, stage):
-        if step == 120 and context.getIntegrator().getStepSize().value_in_unit(unit.femtosecond) > 3:
-            raise Unstable("it was made to")
-        return check(self, context, step, stage)
-
-    folder, copy = tmp_path / "whole", tmp_path / "killed"
-    keep = kept_at(folder, copy, lambda state: state.caution > 0)
-
-    def saved(self, folder, state):
-        save(self, folder, state)
-        keep(state)
-
-    monkeypatch.setattr(Dynamics, "checked", once)
-    monkeypatch.setattr(FitRun, "_save", saved)
-    whole = flexible_fit(parts).run(RunFolder(folder))
-    resumed = flexible_fit(parts).run(RunFolder(copy))
-    assert len(resumed.blow_ups) == len(whole.blow_ups) == 1
-    assert np.array_equal(resumed.final, whole.final)
 
 
 def test_what_blows_up_again_and_again_says_what_to_do_and_names_atoms(parts, tmp_path, monkeypatch):

@@ -2,7 +2,6 @@ import math
 import os
 import platform
 import shutil
-import threading
 import warnings
 
 import gemmi
@@ -538,18 +537,6 @@ def test_the_energy_is_continuously_differentiable_at_the_cutoff(measure):
 
 
 @measures
-def test_moving_model_and_map_together_changes_nothing(measure):
-    for matrix in (GRIDS["orthogonal"], GRIDS["triclinic"]):
-        scene = Scene(matrix).correlated()
-        similarity, gradient = scene.similarity(measure)
-        shift = torch.tensor([1234.567, -89.1011, 0.12131415], dtype=torch.float64)
-        scene.positions, scene.origin = scene.positions + shift, scene.origin + shift
-        found, found_gradient = scene.similarity(measure)
-        assert float(found) == pytest.approx(float(similarity), rel=1e-6, abs=1e-8)
-        assert deviation(found_gradient, gradient) < GRADIENT[measure]
-
-
-@measures
 def test_nan_and_infinite_coordinates_leave_the_others_alone(measure):
     for periodic in (False, True):
         scene = Scene(periodic=periodic, n_atoms=20)
@@ -689,33 +676,6 @@ def test_the_same_bits_for_every_number_of_threads_and_every_time(matrix, period
         torch.set_num_threads(threads)
         for found, expected in zip(results(), exact):
             assert torch.equal(found, expected)
-
-
-def test_two_python_threads_at_once_do_not_disturb_each_other():
-    scenes = [
-        Scene(GRIDS["orthogonal"], shape=(30, 31, 32), n_atoms=700, seed=1),
-        Scene(GRIDS["triclinic"], shape=(19, 40, 22), n_atoms=400, gaussians=3, seed=2, periodic=True),
-    ]
-    sequential = [[scene.similarity(measure) for measure in MEASURES.values()] for scene in scenes]
-    start = threading.Barrier(2)
-    found = [[], []]
-
-    def work(which):
-        start.wait()
-        for _ in range(8):
-            found[which].append([scenes[which].similarity(measure) for measure in MEASURES.values()])
-
-    threads = [threading.Thread(target=work, args=(which,)) for which in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for which in range(2):
-        assert len(found[which]) == 8
-        for repetition in found[which]:
-            for (s, g), (exact_s, exact_g) in zip(repetition, sequential[which]):
-                assert torch.equal(s, exact_s)
-                assert torch.equal(g, exact_g)
 
 
 @grids
@@ -953,21 +913,6 @@ def test_without_a_compiler_the_reference_serves_the_same_operators(tmp_path):
     process = run_elsewhere(tmp_path, tmp_path / "cache", CXX="/nonexistent")
     loaded, _ = check_results_from_elsewhere(tmp_path, process)
     assert not loaded
-
-
-@grids
-def test_what_lies_beyond_the_cut_off_cannot_matter(matrix):
-    scene = Scene(matrix, n_atoms=1, awkward=False)
-    scene.positions = scene.place[1] + matrix @ (torch.tensor(scene.shape[::-1]) / 2).double()[:, None].T[0]
-    scene.positions = scene.positions[None].to(scene.positions.dtype)
-    reached = scene.splat() != 0
-    assert 0 < int(reached.sum()) < reached.numel()
-    exact = scene.gather()
-    scene.gradient = torch.where(reached, scene.gradient, torch.tensor(math.nan))
-    model = (scene.positions, scene.amplitudes, scene.exponents, scene.cutoff, *scene.place, False)
-    for parameters in (True, False):
-        found = density_gather(scene.gradient, *model, parameters)
-        assert deviation(found[0], exact[0]) < TIGHT
 
 
 @measures

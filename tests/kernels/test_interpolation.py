@@ -191,16 +191,6 @@ def test_a_layer_of_zeros_makes_the_end_of_a_finite_map_smooth():
     assert not gradient.any()
 
 
-def test_moving_model_and_map_together_changes_nothing():
-    scene = Scene(CELLS["triclinic"])
-    similarity, gradient = scene.kernel()
-    shift = torch.tensor([1234.567, -89.1011, 0.12131415], dtype=torch.float64)
-    scene.origin = scene.origin + shift
-    found, found_gradient = scene.kernel(scene.positions + shift)
-    assert float(found) == pytest.approx(float(similarity), rel=TIGHT)
-    assert deviation(found_gradient, gradient) < TIGHT
-
-
 @grids
 def test_a_thousand_cells_away_is_the_same_as_here(matrix):
     scene = Scene(matrix, periodic=True)

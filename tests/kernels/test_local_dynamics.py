@@ -6,7 +6,6 @@ import numpy as np
 import openmm
 import pytest
 import torch
-from scipy import ndimage
 
 from openmm_density.kernels import compilation
 from openmm_density.kernels.local_dynamics import (
@@ -162,21 +161,6 @@ def in_a_map(seed: int = 4) -> tuple[LocalTerms, np.ndarray]:
     return terms()._replace(density=density), coefficients
 
 
-def test_the_map_is_a_spline_with_nothing_beyond_it() -> None:
-    given, coefficients = in_a_map()
-    positions = places()
-    positions[0] = 2.0
-    at = positions @ given.density.to_index.T + given.density.shift
-    inside = ((at >= 1.0) & (at <= 9.0)).all(axis=1)[:MOVING]
-    assert 0 < inside.sum() < MOVING
-    values = ndimage.map_coordinates(
-        coefficients.astype(float), at[:MOVING].T, prefilter=False, mode="mirror"
-    )
-    energy, gradient = LocalDynamics(given).energy(positions)
-    assert energy == pytest.approx(-5.0 * (given.pairs.weights[:MOVING] * values)[inside].sum(), rel=1e-5)
-    assert not gradient[~inside].any()
-
-
 def test_the_gradient_is_the_derivative_of_the_energy() -> None:
     given = in_a_map()[0]._replace(**{kind: getattr(terms(*KINDS), kind) for kind in KINDS})
     dynamics, positions = LocalDynamics(given), places()
@@ -197,15 +181,6 @@ def test_minimising_ends_where_bonds_are_as_long_as_they_should_be() -> None:
     np.testing.assert_allclose(lengths, [0.15, 0.12, 0.2], atol=1e-6)
     assert energy == pytest.approx(0.0, abs=1e-6)
     np.testing.assert_array_equal(found[MOVING:], places()[MOVING:])
-
-
-def test_each_iteration_lowers_the_energy() -> None:
-    dynamics = LocalDynamics(in_a_map()[0]._replace(**{kind: getattr(terms(*KINDS), kind) for kind in KINDS}))
-    energies = [dynamics.energy(places())[0]]
-    energies += [dynamics.minimized(places(), iterations)[0] for iterations in (1, 3, 10, 40, 150)]
-    assert (np.diff(energies) <= 0).all() and energies[-1] < energies[0] - 100
-    energy, found = dynamics.minimized(places(), 40)
-    assert dynamics.energy(found)[0] == pytest.approx(energy, rel=1e-6)
 
 
 def test_energy_is_kept_in_dynamics_in_which_the_list_of_pairs_is_made_anew() -> None:

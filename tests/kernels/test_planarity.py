@@ -129,21 +129,6 @@ def test_equal_sigmas_give_the_published_energy_and_gradient():
     assert largest(gradient - expected) < 1e-4 * largest(expected)
 
 
-@pytest.mark.parametrize(
-    "sigmas", [np.geomspace(1e-12, 1e12, 5000).reshape(1000, 5), np.geomspace(1e-3, 1, 1000), 1e-9]
-)
-def test_constants_do_not_depend_on_the_positions(sigmas):
-    planes = packed(1000, 5, sigmas)
-    expected = (0.5 * math.log(2 * math.pi) - planes.inverse_sigmas.double().log()).sum().item()
-    for coordinate in (0.0, math.nan):
-        positions = torch.full((5000, 3), coordinate)
-        for function in (planarity, reference.planarity):
-            assert function(positions, *planes)[0].item() == 0.0
-            assert function(positions, *planes, constants=True)[0].item() == pytest.approx(
-                expected, rel=1e-13, abs=1e-8
-            )
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("per_atom", [False, True])
 def test_kernel_agrees_with_the_reference(dtype, per_atom):
@@ -276,24 +261,6 @@ def test_no_planes():
         assert energy.item() == 0.0 and gradient.shape == (0, 3)
     no_planes_of_six = pack_planes([(np.zeros((0, 6), int), np.zeros(0))])
     assert no_planes_of_six.offsets.tolist() == [0]
-
-
-def test_pack_planes_lists_every_member_of_every_atom():
-    _, planes = mixed(n_planes=5)
-    sizes = planes.offsets.diff()
-    assert (sizes.diff() >= 0).all() and set(sizes.tolist()) == set(SIZES)
-    for atom in range(len(planes.atom_offsets) - 1):
-        entries = planes.atom_members[planes.atom_offsets[atom] : planes.atom_offsets[atom + 1]]
-        assert torch.equal(entries, (planes.members == atom).nonzero().flatten().int())
-
-
-def test_sigmas_for_all_for_planes_and_for_atoms():
-    indices = np.array([[3, 1, 2, 0], [4, 5, 6, 7]])
-    per_plane = pack_planes([(indices, [0.5, 0.25])])
-    assert per_plane.inverse_sigmas.tolist() == [2, 2, 2, 2, 4, 4, 4, 4]
-    per_atom = pack_planes([(torch.from_numpy(indices), [[1, 2, 4, 8], [0.5, 1, 1, 1]])])
-    assert per_atom.inverse_sigmas.tolist() == [1, 0.5, 0.25, 0.125, 2, 1, 1, 1]
-    assert pack_planes([(indices, 0.1)]).members.tolist() == indices.ravel().tolist()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

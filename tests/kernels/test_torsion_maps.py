@@ -107,36 +107,6 @@ def test_gradient_is_that_of_finite_differences():
             assert float(gradient[atom, axis]) == pytest.approx(slope, abs=2e-6 * largest)
 
 
-def test_there_is_no_net_force_and_no_net_torque():
-    positions, torsions, nodes = case()
-    _, gradient = torsion_maps(positions, *torsions, nodes)
-    scale = float(gradient.abs().max())
-    assert float(gradient.sum(0).abs().max()) < 1e-5 * scale
-    assert float(torch.linalg.cross(positions, gradient).sum(0).abs().max()) < 1e-5 * scale
-
-
-def test_a_mirror_image_with_the_other_handedness_has_the_same_energy():
-    positions, torsions, nodes = case()
-    mirrored = positions * torch.tensor([-1.0, 1.0, 1.0], dtype=torch.float64)
-    other = torsions._replace(handedness=-torsions.handedness)
-    energy, gradient = torsion_maps(positions, *torsions, nodes)
-    again, image = torsion_maps(mirrored, *other, nodes)
-    assert float(again) == pytest.approx(float(energy), rel=1e-12)
-    np.testing.assert_allclose(image * torch.tensor([-1.0, 1.0, 1.0]), gradient, atol=1e-5)
-
-
-def test_the_map_goes_on_across_its_edges():
-    nodes = spline_nodes(smooth_maps()[0])
-    torsions = pack_torsions([range(5)], [0], [1.0])
-    points = torch.tensor([[1, 1, 0], [1, 0, 0], [0, 0, 0], [0, 1, 0], [0, 0, 0]], dtype=torch.float64)
-    values = []
-    for psi in (np.pi - 1e-6, np.pi + 1e-6):
-        points[4] = torch.tensor([np.cos(psi), 1.0, np.sin(psi)])
-        values.append(torsion_maps(points, *torsions, nodes))
-    assert float(values[0][0]) == pytest.approx(float(values[1][0]), abs=1e-4)
-    np.testing.assert_allclose(values[0][1], values[1][1], atol=1e-3)
-
-
 @pytest.mark.parametrize("spoiled", ["line", "point", "nan", "infinite"])
 def test_a_torsion_without_a_value_adds_nothing(spoiled):
     positions, torsions, nodes = case()

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import gemmi
 import numpy as np
 import openmm
 from scipy.spatial.transform import Rotation
 
-from openmm_density.fitting.placement import Placement
 from openmm_density.models import prepare, read_model
 from openmm_density.models.alternates import motions_with_residues, moved_with_residues
 from openmm_density.models.structure_files import (
-    prepared_header,
-    write_cif,
     write_model_cif,
     write_pdb,
 )
@@ -46,15 +42,6 @@ def test_both_conformers_are_written_in_the_order_of_the_file(small_data: Path, 
     again = read_model(tmp_path / "out.pdb")
     assert [record.altloc for record in again.records] == [record.altloc for record in model.records]
     np.testing.assert_array_equal(again.alternates.positions, model.alternates.positions)
-
-
-def test_conformers_move_with_a_rigid_model_exactly(small_data: Path) -> None:
-    model = read_model(small_data / OPSIN)
-    matrix, shift = _turned(0)
-    moved = moved_with_residues(model, model.positions @ matrix.T + shift)
-    np.testing.assert_allclose(moved, model.alternates.positions @ matrix.T + shift, atol=1e-9)
-    placement = Placement(matrix.tolist(), shift.tolist(), 1.0, 0.0, 0.0, 0.0, 0.0)
-    np.testing.assert_allclose(placement.apply(model).alternates.positions, moved, atol=1e-9)
 
 
 def test_a_side_chain_keeps_to_where_it_branches_off(tmp_path: Path) -> None:
@@ -136,29 +123,6 @@ def test_a_conformer_keeps_the_angles_to_the_chain_that_it_shares() -> None:
                 for fitted, others in ((model.positions, model.alternates.positions), (positions, moved))
             )
             assert abs(after - before) < 0.08, (label, shared, own, before, after)
-
-
-def test_a_conformer_gives_way_to_a_water_that_was_not_there(tmp_path: Path) -> None:
-    lines = _atom_lines(write_with_alternates(tmp_path / "lysine.pdb"))
-    lines.append(hetatm(990, " O", "HOH", 300, np.array([90.0, 0, 0]), "O"))
-    model = read_model(written(tmp_path / "water.pdb", lines))
-    positions = model.positions.copy()
-    amine = next(k for k, record in enumerate(model.alternates.records) if record.name == "NZ")
-    outwards = model.alternates.positions[amine] - model.alternates.positions[amine - 1]
-    positions[-1] = model.alternates.positions[amine] + 1.3 * outwards / np.linalg.norm(outwards)
-    moved = moved_with_residues(model, positions)
-    assert np.linalg.norm(moved[amine] - positions[-1]) > 1.9
-    bond = np.linalg.norm(moved[amine] - moved[amine - 1])
-    assert abs(bond - np.linalg.norm(outwards)) < 0.15
-
-
-def test_a_water_of_two_conformers_beside_nothing_that_is_bonded_is_carried(tmp_path: Path) -> None:
-    lines = [hetatm(1, "O", "HOH", 1, np.zeros(3), "O"), hetatm(2, "O", "HOH", 1, np.ones(3), "O")]
-    lines = [f"{line[:16]}{label}{line[17:]}" for line, label in zip(lines, "AB")]
-    model = read_model(written(tmp_path / "waters.pdb", lines))
-    np.testing.assert_allclose(
-        moved_with_residues(model, model.positions + 2.0), [[3.0, 3.0, 3.0]], atol=1e-6
-    )
 
 
 def test_waters_ligands_and_mutants_are_carried_too(tmp_path: Path) -> None:
@@ -253,22 +217,3 @@ def test_conformers_that_are_there_in_turn_do_not_act_on_one_another(tmp_path: P
     context.setPositions(prepared.positions / 10)
     forces = context.getState(forces=True).getForces(asNumpy=True)._value
     assert np.abs(forces[waters["300"]]).max() < 1e4
-
-
-def test_the_simulated_atoms_keep_label_and_occupancy(tmp_path: Path) -> None:
-    model = read_model(write_with_alternates(tmp_path / "lysine.pdb"))
-    prepared = prepare(model)
-    write_cif(
-        tmp_path / "fitted.cif", prepared.topology, prepared.positions, header=prepared_header(prepared)
-    )
-    found = gemmi.read_structure(str(tmp_path / "fitted.cif"))[0]
-    assert sum(len(residue) for chain in found for residue in chain) == len(prepared.positions)
-    labelled = {
-        (cra.residue.seqid.num, cra.atom.name, cra.atom.altloc, round(cra.atom.occ, 2))
-        for cra in found.all()
-        if cra.atom.altloc != "\0"
-    }
-    number = model.alternates.records[0].residue_number
-    # Hydrogens that were built are of the conformer of the atom that they are on.
-    names = {"CE", "NZ", "HE2", "HE3", "HZ1", "HZ2", "HZ3"}
-    assert labelled == {(number, name, "A", 0.6) for name in names}

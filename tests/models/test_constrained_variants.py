@@ -7,10 +7,10 @@ import openmm
 import pytest
 from openmm import app, unit
 
-from openmm_density.models import Prepared, prepare
+from openmm_density.models import prepare
 from openmm_density.models.structures import read_model
 
-from ..fragments import fragment, write_fragment
+from ..fragments import write_fragment
 from ..small_models import hetatm, written
 
 serialized = openmm.XmlSerializer.serialize
@@ -44,15 +44,3 @@ def test_each_is_that_of_the_force_field(model, forcefield: str, solvent: str) -
     for options in OPTIONS:
         asked = prepared._options() | options
         assert serialized(prepared._variants.system(asked)) == serialized(prepared._parametrised(**asked))
-
-
-def test_the_force_field_is_asked_once(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
-    create, calls = Prepared._parametrised, []
-    monkeypatch.setattr(
-        Prepared, "_parametrised", lambda *args, **options: calls.append(options) or create(*args, **options)
-    )
-    prepared = prepare(fragment(tmp_path / "m.pdb", residues=9))
-    for _ in range(2):
-        prepared.system(hydrogen_mass=3.0)
-        prepared.system(constraints=None, rigidWater=False)
-    assert len(calls) == 1

@@ -11,8 +11,8 @@ import pytest
 from openmm import app, unit
 
 from openmm_density.base.errors import InputError
-from openmm_density.models import prepare, read_model
-from openmm_density.models.preparation.ligand_terms import IDLE_SPRINGS, POTENTIAL, remove_inner_terms
+from openmm_density.models import prepare
+from openmm_density.models.preparation.ligand_terms import remove_inner_terms
 
 from .test_ligands import BONDS, ELEMENTS, PLACES, SMILES, with_ligands  # noqa: F401  (a fixture)
 
@@ -110,48 +110,6 @@ def test_terms_of_charmm_within_a_ligand_are_removed(prepared):
     system.addForce(force)
     remove_inner_terms(system, prepared.potentials[0])
     assert [list(force.getBondParameters(k)[2]) for k in range(2)] == [[0.0, 0.0], [0.3, 0.5]]
-
-
-def test_their_hydrogens_are_constrained_where_others_are(prepared):
-    own = set(own_atoms(prepared).tolist())
-
-    def constrained(system):
-        pairs = [system.getConstraintParameters(k) for k in range(system.getNumConstraints())]
-        return [length._value for a, b, length in pairs if {a, b} <= own]
-
-    lengths = constrained(prepared.system())
-    assert len(lengths) == 10 and 0.09 < min(lengths) < max(lengths) < 0.12
-    assert constrained(prepared.system(constraints=None, rigidWater=False)) == []
-
-
-def test_they_can_be_held_as_rigid_residues_are(prepared):
-    system = prepared.system(ligand_energies="springs")
-    names = [force.getName() for force in system.getForces()]
-    assert "RigidResidues" in names and IDLE_SPRINGS not in names and POTENTIAL not in names
-    system = prepared.system(ligand_energies="none")
-    names = [force.getName() for force in system.getForces()]
-    assert IDLE_SPRINGS in names and POTENTIAL not in names
-
-
-@pytest.mark.parametrize("solvent", ["obc", "gbn2"])
-def test_implicit_solvents_know_their_charges(with_ligands, solvent):  # noqa: F811
-    options = {"solvent": solvent, "ligand_forcefield": "xtb", "ligand_potentials": {"ACM": Pulled()}}
-    prepared = prepare(with_ligands, **options)
-    system = prepared.system()
-    born = next(force for force in system.getForces() if "GB" in type(force).__name__)
-    charge, radius = born.getParticleParameters(int(prepared.potentials[0].atoms[1]))[:2]
-    assert getattr(charge, "_value", charge) == pytest.approx(0.5)
-    assert 0.1 < getattr(radius, "_value", radius) < 0.25
-
-
-def test_another_ligand_of_the_same_bonds_stays_rigid(with_ligands, tmp_path):  # noqa: F811
-    """A template is for those that have the potential, not for all that look alike."""
-    path = tmp_path / "model.pdb"
-    text = Path(with_ligands.path).read_text()
-    path.write_text(text.replace("ACM A 502", "ACX A 502"))
-    prepared = prepare(read_model(path), ligand_forcefield="xtb", ligand_potentials={"ACM": Pulled()})
-    assert [label.split(" (")[0] for label in prepared.report.rigid_residues] == ["A ACX 502"]
-    assert [placed.label for placed in prepared.potentials] == ["A ACM 501"]
 
 
 def test_bound_ligands_and_those_with_metals_stay_rigid_and_are_named(with_ligands):  # noqa: F811

@@ -1,7 +1,6 @@
 """Energies of this package by C++ on CPUs: the bits of their modules, no Python in a step, files, Contexts and threads."""
 
 import base64
-import copy
 import json
 import re
 import subprocess
@@ -15,7 +14,6 @@ import torch
 from scipy.spatial.transform import Rotation
 
 from openmm_density import DensityFit, DensityMap, PlanarityRestraint, SymmetryOperators
-from openmm_density.base.errors import InputError
 from openmm_density.energies import forces
 from openmm_density.energies.copies import SideBySide
 from openmm_density.energies.forces import BackendUnavailable, backend_problem, create_force
@@ -235,20 +233,6 @@ def test_derivatives_add_up_with_those_of_other_forces_and_groups(model, platfor
             assert found["k"] == pytest.approx(expected, rel=1e-5)
 
 
-def test_derivatives_are_given_where_they_are_asked_for(model):
-    fit = model.fit()
-    asked = fit.create_force("NativeForce", parameter_derivative=True)
-    assert asked.getEnergyParameterDerivativeName(0) == "density_strength"
-    assert fit.create_force("NativeForce").getNumEnergyParameterDerivatives() == 1
-    without = fit.create_force("NativeForce", parameter_derivative=False)
-    assert without.getNumEnergyParameterDerivatives() == 0
-    context = context_of(model.system(without), model.moved)
-    # OpenMM tells of every parameter there, with 0 for those that nobody differentiates.
-    assert not any(dict(context.getState(parameterDerivatives=True).getEnergyParameterDerivatives()).values())
-    with pytest.raises(InputError, match="device is for PythonForce"):
-        fit.create_force("NativeForce", device="cpu")
-
-
 def test_no_step_runs_python(model, monkeypatch):
     def refuse(*arguments):
         raise AssertionError("Python was called")
@@ -301,21 +285,6 @@ def test_another_process_reads_a_system_with_the_same_bits(model, tmp_path, fork
     np.testing.assert_array_equal(found["forces"], forces_of(context))
     assert found["energy"] == energy_of(context)
     assert found["slope"] > 0
-
-
-def test_a_copied_system_keeps_name_group_and_parameters(model):
-    fit = model.fit(force_group=5, parameter_name="pull")
-    force = fit.create_force("NativeForce", parameter_derivative=True)
-    system = model.system(force)
-    for found in (copy.deepcopy(system), openmm.XmlSerializer.clone(system)):
-        read = found.getForce(0)
-        assert NativeForce.isinstance(read)
-        read = NativeForce.cast(read)
-        assert (type(read).__name__, read.getName(), read.getForceGroup()) == ("NativeForce", "DensityFit", 5)
-        assert read.getGlobalParameterName(0) == read.getEnergyParameterDerivativeName(0) == "pull"
-        assert read.isEvaluatedNatively()
-        with pytest.raises(IndexError, match="1 parameters, and none of number 1"):
-            read.getGlobalParameterName(1)
 
 
 def test_contexts_and_threads_do_not_disturb_each_other(model):

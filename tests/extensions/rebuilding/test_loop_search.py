@@ -11,7 +11,6 @@ from openmm_density.extensions.rebuilding.peptide_search import PeptideSearch
 
 from .searched import Going, turned_over
 
-RESIDUES = 24
 # ALA 11 and GLY 12, of the loop that binds phosphates.
 FIRST, COUNT = 9, 3
 
@@ -52,22 +51,6 @@ def test_loops_turn_about_the_line_of_the_alpha_carbons_at_their_ends(
         ]
         np.testing.assert_allclose(apart[1], apart[0], atol=1e-9)
     assert np.linalg.norm(turned - positions[loop.atoms], axis=1).max() > 3.0
-
-
-def test_loops_are_tried_where_residues_fit_badly(rebuilding: Rebuilding) -> None:
-    search = rebuilding._loops
-    alike = np.zeros(RESIDUES)
-    assert search.candidates(alike) == []
-    alike[FIRST + 1 : FIRST + 3] = 0.4, 0.2
-    found = search.candidates(alike)
-    assert found[0].inner.tolist() == [FIRST + 1]
-    assert all({*loop.inner.tolist()} & {FIRST + 1, FIRST + 2} for loop in found)
-    assert search.candidates(alike, changed=np.array([RESIDUES - 1])) == []
-    usual = np.zeros(RESIDUES, dtype=bool)
-    assert search.candidates(alike, usual) == []
-    usual[FIRST] = True
-    assert search.candidates(alike, usual)[0].inner.tolist() == [FIRST + 1]
-    assert search.candidates(np.full(RESIDUES, np.nan)) == []
 
 
 def test_rings_bonds_between_side_chains_and_what_is_not_fitted_stay(

@@ -13,9 +13,6 @@ from scipy.spatial.transform import Rotation
 from openmm_density import DensityMap
 from openmm_density.extensions.rebuilding.helix_fragments import (
     FRAGMENT,
-    LENGTH,
-    HelixFragments,
-    Poses,
     ideal_helix,
 )
 from openmm_density.extensions.rebuilding.map_helices import SHORTEST, MapHelix, helices_along
@@ -77,21 +74,6 @@ def test_side_chains_of_an_ideal_helix_are_those_of_l_amino_acids(native: Model)
         own = FRAGMENT[4, [0, 1, 2, 4]]
         _, error = Rotation.align_vectors(atoms - atoms.mean(axis=0), own - own.mean(axis=0))
         assert error < 0.25
-
-
-def test_a_fragment_finds_back_into_a_simulated_helix() -> None:
-    atoms = ideal_helix(LENGTH)
-    where = Poses(Rotation.from_rotvec([0.4, 0.2, 0.9]).as_matrix(), np.array([40.0, 42.0, 38.0]))
-    helix = atoms @ where.axes + where.centres
-    part = trajectory_of(helix)
-    simulated = DensityMap.simulate(part.topology.to_openmm(), helix.reshape(-1, 3), 3.6, 1.0)
-    fragments = HelixFragments(simulated, float(simulated.value_at(helix[:, :4].reshape(-1, 3)).mean()))
-    off = Poses(
-        (Rotation.from_rotvec([0.1, -0.1, 0.4]).as_matrix() @ where.axes)[None], where.centres[None] + 0.7
-    )
-    found, score = fragments.improved(off)
-    assert score[0] > fragments.score(off)[0]
-    assert np.sqrt(((fragments.atoms(found)[0] - helix) ** 2).sum(-1).mean()) < 0.6
 
 
 def test_the_helices_of_an_experimental_map_are_found(

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from openmm import app
 
 from openmm_density import DensityMap
 from openmm_density.extensions.rebuilding.molecule import Molecule
@@ -112,18 +111,6 @@ def test_a_stretch_out_of_register_is_doubtful(native: Model, search: RegisterSe
     assert not any(np.isin(core, stretch.region).any() for stretches in found for stretch in stretches)
 
 
-def test_what_goes_beyond_the_end_of_a_chain_goes_on_as_it_went(
-    native: Model, search: RegisterSearch
-) -> None:
-    (chain,) = search.chains
-    carbons = alpha_carbons(native)
-    last = len(chain) - 1
-    for by, end, stretch in ((1, last, Stretch(chain, last - 6, last)), (-1, 0, Stretch(chain, 0, 6))):
-        shifted = search.shifted(native.positions, [stretch], by)[carbons]
-        step = native.positions[carbons[end]] - native.positions[carbons[end - by]]
-        np.testing.assert_allclose(shifted[end], native.positions[carbons[end]] + step, atol=1e-9)
-
-
 def test_stretches_stay_within_their_chains(small_data: Path) -> None:
     tetramer = read_model(small_data / "emd3488_5ni1/5me2.pdb")
     search = RegisterSearch(tetramer.topology)
@@ -138,19 +125,3 @@ def test_stretches_stay_within_their_chains(small_data: Path) -> None:
     for stretch in (stretch for stretches in found for stretch in stretches):
         assert 1 <= stretch.last - stretch.first + 1 <= 40
         assert {residues[i].chain.index for i in stretch.region} == {residues[stretch.chain[0]].chain.index}
-
-
-def test_gaps_end_chains_and_models_without_protein_have_none(small_data: Path) -> None:
-    broken = read_model(small_data / "emd21457_ntd/6vyb_Ndom.pdb")
-    search = RegisterSearch(broken.topology)
-    for chain in search.chains:
-        carbons = [
-            atom.index
-            for residue in broken.topology.residues()
-            if residue.index in set(chain.tolist())
-            for atom in residue.atoms()
-            if atom.name == "CA"
-        ]
-        assert np.linalg.norm(np.diff(broken.positions[carbons], axis=0), axis=1).max(initial=0) < 4.5
-    empty = RegisterSearch(app.Topology())
-    assert empty.chains == [] and empty.candidates(np.zeros(0)) == []

@@ -152,24 +152,6 @@ def test_only_torsions_of_side_chains_change(native: Model, search: RotamerSearc
         assert length == pytest.approx(np.linalg.norm(positions[i] - positions[j]), abs=1e-6)
 
 
-def test_chosen_residues_alone_are_turned(native: Model, search: RotamerSearch) -> None:
-    positions, wrong = misplaced(native, [9, 56])
-    first, second = wrong
-    improved, turned = search.improved(positions, np.array([first]))
-    assert turned == [first] and np.array_equal(improved[wrong[second]], positions[wrong[second]])
-
-
-def test_what_is_not_fitted_stays(native: Model, density: DensityFit) -> None:
-    positions, wrong = misplaced(native, [9, 56])
-    first, second = wrong
-    others = np.setdiff1d(density.atoms, wrong[first][:1])
-    partial = DensityFit(
-        density.target, native.topology, RESOLUTION, atoms=others, weights="number", positions=positions
-    )
-    _, turned = search_in(native, partial).improved(positions, np.array([first, second]))
-    assert second in turned and first not in turned
-
-
 def test_ligands_of_metals_stay(small_data: Path) -> None:
     model = read_model(small_data / "emd3488_5ni1/5ni1_updated.cif")
     inverse = DensityMap.simulate(model.topology, model.positions, 4.0, 2.0)

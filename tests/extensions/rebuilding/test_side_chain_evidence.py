@@ -15,14 +15,9 @@ from openmm_density.extensions.rebuilding.register_search import RegisterSearch
 from openmm_density.extensions.rebuilding.side_chain_evidence import (
     AMINO_ACIDS,
     FREQUENCIES,
-    POINTS,
     SideChainEvidence,
-    density_around,
-    residue_axes,
-    side_chain_table,
 )
-from openmm_density.models import Model, read_model
-from openmm_density.models.chemistry.backbone import atoms_by_name
+from openmm_density.models import read_model
 
 REAL = {
     "emd5925_frag": ("5925_native.pdb", "emd5925.mrc.gz", 3.64),
@@ -119,41 +114,3 @@ def test_evidence_moves_and_turns_with_model_and_map() -> None:
     np.testing.assert_allclose(
         SideChainEvidence(topology, brighter, 3.6).log_odds(positions, chain), odds, atol=1e-5
     )
-
-
-def test_density_is_taken_at_the_points_about_each_residue() -> None:
-    topology, positions, _ = small_model()
-    density_map = noise_map()
-    named = atoms_by_name(topology)
-    backbone = np.array([[positions[names[n]] for n in ("N", "CA", "C", "CA")] for names in named])
-    found = density_around(density_map, backbone)
-    assert found.shape == (21, len(POINTS)) and len(POINTS) == side_chain_table().weights.shape[2]
-    levels = np.array([np.mean([density_map.value_at(a[None])[0] for a in atoms]) for atoms in backbone])
-    for residue, point in ((0, 0), (7, 31), (20, 140)):
-        beta, along, other = residue_axes(backbone)[residue]
-        x, y, z = POINTS[point]
-        where = backbone[residue, 1] + x * beta + y * along + z * other
-        near = [levels[min(max(k, 0), 20)] for k in range(residue - 4, residue + 5)]
-        expected = np.nan_to_num(density_map.value_at(where[None])[0]) / np.mean(near)
-        assert found[residue, point] == pytest.approx(expected)
-
-
-def test_the_first_axis_runs_to_the_beta_carbon(small_data: Path) -> None:
-    model: Model = read_model(small_data / "emd5925_frag/5925_native.pdb")
-    named = [names for names in atoms_by_name(model.topology) if "CB" in names]
-    atoms = model.positions[np.array([[names[n] for n in ("N", "CA", "C", "CB")] for names in named])]
-    axes = residue_axes(atoms)
-    np.testing.assert_allclose(
-        np.einsum("nij,nkj->nik", axes, axes), np.tile(np.eye(3), (len(named), 1, 1)), atol=1e-12
-    )
-    bonds = atoms[:, 3] - atoms[:, 1]
-    cosines = np.einsum("ni,ni->n", axes[:, 0], bonds) / np.linalg.norm(bonds, axis=1)
-    assert cosines.min() > np.cos(np.radians(15))
-
-
-def test_outside_of_a_map_nothing_is_known() -> None:
-    topology, positions, chain = small_model()
-    odds = SideChainEvidence(topology, noise_map(), 3.6).log_odds(positions + 500.0, chain)
-    assert np.isfinite(odds).all()
-    # All places are alike.
-    np.testing.assert_array_equal(odds, np.repeat(odds[:, :1], 21, axis=1))

@@ -10,7 +10,6 @@ from scipy.spatial import cKDTree
 from openmm_density import DensityFit, DensityMap, SymmetryOperators
 from openmm_density.extensions.rebuilding.bonded_terms import BondedTerms
 from openmm_density.extensions.rebuilding.density_model import DensityModel
-from openmm_density.extensions.rebuilding.local_system import LocalSystem
 from openmm_density.extensions.rebuilding.molecule import Molecule
 from openmm_density.extensions.rebuilding.rebuilding import Rebuilding
 from openmm_density.extensions.rebuilding.rotamer_search import RotamerSearch
@@ -197,38 +196,3 @@ def test_side_chains_that_are_wrong_in_all_copies_are_mended(
         assert cKDTree(mended[atoms]).query(prepared.positions[atoms])[0].max() < 1.3
     # One end was only turned half around.
     assert {each.row for each in search.changes.side_chains} == {1, 18, 20, 21, 22}
-
-
-@pytest.mark.parametrize("compiled", [True, False])
-def test_a_stretch_moves_among_mates_that_repel_it(
-    searched: tuple[Prepared, BondedTerms, DensityFit], compiled: bool
-) -> None:
-    prepared, terms, fit = searched
-    mates = SurroundingMates(prepared.topology, prepared.positions, RING)
-    molecule = Molecule(mates.topology)
-    density = DensityModel.of_fit(fit, molecule, 1e-3, mates)
-    everywhere = mates.around(prepared.positions)
-    region = np.arange(LYSINE - 1, LYSINE + 2)
-    local = LocalSystem(terms, molecule, density, everywhere, region, compiled=compiled)
-    assert set(local.moving) < set(range(mates.n_own))
-    # Moved into a mate it costs more than as far to the other side.
-    toward = np.array([-1.0, 0, 0]) * 3.0
-    energies = []
-    for sign in (1, -1):
-        displaced = everywhere.copy()
-        displaced[local.moving] += sign * toward
-        energies.append(local.energy(displaced))
-    alone = LocalSystem(
-        terms,
-        Molecule(prepared.topology),
-        DensityModel.of_fit(fit, Molecule(prepared.topology), 1e-3),
-        prepared.positions,
-        region,
-        compiled=compiled,
-    )
-    without = []
-    for sign in (1, -1):
-        displaced = prepared.positions.copy()
-        displaced[alone.moving] += sign * toward
-        without.append(alone.energy(displaced))
-    assert energies[0] - energies[1] > without[0] - without[1] + 50.0

@@ -26,23 +26,3 @@ def test_a_copy_has_all_of_a_system(tmp_path, forcefield: str, solvent: str) -> 
     ):
         system.addForce(restraint.create_force())
     assert serialized(copied_system(system)) == serialized(system)
-
-
-def test_a_copy_of_virtual_sites_has_them() -> None:
-    system = openmm.System()
-    for mass in (16.0, 1.0, 0.0):
-        system.addParticle(mass)
-    system.setVirtualSite(2, openmm.TwoParticleAverageSite(0, 1, 0.5, 0.5))
-    assert serialized(copied_system(system)) == serialized(system)
-
-
-def test_what_is_changed_in_a_copy_stays_in_the_original(tmp_path) -> None:
-    system = prepare(fragment(tmp_path / "m.pdb", residues=9)).system()
-    before = serialized(system)
-    copy = copied_system(system)
-    copy.setParticleMass(0, 99.0)
-    for force in copy.getForces():
-        force.setForceGroup(7)
-        if isinstance(force, openmm.NonbondedForce):
-            force.setParticleParameters(0, 1.0, 0.1, 2.0)
-    assert serialized(system) == before != serialized(copy)
