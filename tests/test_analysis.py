@@ -13,7 +13,6 @@ from openmm_density.analysis import (
     correlation,
     frames_in_map,
     fsc,
-    load_trajectory,
     q_score,
     residue_correlation,
     score,
@@ -57,25 +56,6 @@ class TestScores:
         assert np.array_equal(other.cc_mask, every.cc_mask[::2])
         with pytest.raises(InputError, match="stride must be 1 or more, found 0"):
             score(trajectory, kinesin_map, 5.0, stride=0)
-
-    def test_times_are_told_where_the_file_has_them(self, kinesin, kinesin_map, kinesin_path, tmp_path):
-        trajectory = moving(kinesin, 2)
-        trajectory.time = np.array([4.0, 8.0])
-        for suffix, times in ((".dcd", None), (".xtc", [4.0, 8.0])):
-            trajectory.save(str(tmp_path / f"run{suffix}"))
-            scores = score(load_trajectory(tmp_path / f"run{suffix}", kinesin_path), kinesin_map, 5.0)
-            assert scores.as_dict()["frames"] == [0, 1]
-            assert scores.as_dict().get("times") == times
-            assert (scores.times is None) == (times is None)
-
-    def test_labels_have_chain_name_number_and_insertion_code(self, tmp_path, kinesin_map):
-        path = tmp_path / "model.pdb"
-        path.write_text(
-            "ATOM      1  CA  HIS A  57      10.000  10.000  10.000  1.00  0.00           C\n"
-            "ATOM      2  CA  HIS A  57B     13.000  10.000  10.000  1.00  0.00           C\n"
-        )
-        scores = score(load_trajectory(path), kinesin_map, 5.0)
-        assert scores.residue_labels == ("A HIS 57", "A HIS 57B")
 
     def test_json_has_null_for_what_is_undefined(self, kinesin, kinesin_map):
         away = moving(kinesin, 2, step=100.0)

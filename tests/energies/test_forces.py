@@ -173,31 +173,6 @@ def test_the_first_backend_that_works_is_taken_and_a_lesser_one_is_announced(mon
         assert backend in str(error.value)
 
 
-def test_a_missing_module_a_missing_class_and_a_failing_evaluation_are_told_apart(monkeypatch):
-    def raising(error):
-        def construct(*arguments, **settings):
-            raise error
-
-        return construct
-
-    for error, words in (
-        (ImportError("No module named 'openmmtorch'"), "not installed"),
-        (AttributeError("PythonForce"), "do not have it"),
-        (RuntimeError("undefined symbol\nsecond line"), "cannot be made: undefined symbol"),
-    ):
-        backend_problem.cache_clear()
-        monkeypatch.setattr(forces, "_construct", raising(error))
-        assert words in backend_problem("TorchForce")
-        assert "\n" not in backend_problem("TorchForce")
-
-    wrong = openmm.CustomExternalForce("x + y")
-    wrong.addParticle(0, [])
-    backend_problem.cache_clear()
-    monkeypatch.setattr(forces, "_construct", lambda *arguments, **settings: wrong)
-    assert "wrong force" in backend_problem("TorchForce")
-    backend_problem.cache_clear()
-
-
 @pytest.fixture
 def fake_python_force(monkeypatch):
     """A stand-in for `openmm.PythonForce` that keeps what it is given."""

@@ -18,7 +18,6 @@ from openmm_density.fitting.checkpoints import STATE, TIMES, RunFolder
 from openmm_density.fitting.dynamics import Dynamics
 from openmm_density.fitting.flexible_fit import FlexibleFit
 from openmm_density.fitting.interrupts import StopRequest
-from openmm_density.fitting.minimization import Minimizer
 from openmm_density.fitting.protocols import Protocol, Stage, find_protocol
 from openmm_density.fitting.stability import Unstable
 from openmm_density.fitting.stage_context import StageContext
@@ -132,25 +131,6 @@ def test_an_interrupted_fit_gives_what_there_is_and_goes_on_to_the_same_end(part
     assert_same(rest, uninterrupted[0])
 
 
-def test_so_it_is_after_a_signal_in_the_last_minimisation(parts, uninterrupted, tmp_path, monkeypatch):
-    whole, _ = uninterrupted
-    fit = flexible_fit(parts)
-    full = whole.strength * fit.density.n_fitted_atoms
-    minimize, asked = Minimizer.minimize, []
-
-    def interrupted(self, context, iterations, stop=None):
-        if dict(context.getParameters().items()).get("density_strength") == pytest.approx(full):
-            signal.raise_signal(signal.SIGTERM)
-            asked.append(stop.requested)
-        minimize(self, context, iterations, stop)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Minimizer, "minimize", interrupted)
-        result = fit.run(RunFolder(tmp_path))
-    assert asked == [True] and result.interrupted and result.steps == whole.steps
-    assert_same(flexible_fit(parts).run(RunFolder(tmp_path)), whole)
-
-
 def test_so_it_is_on_reference_with_the_density_every_second_step(parts, tmp_path):
     protocol = replace(
         find_protocol("quick", RESOLUTION), strength=30.0, density_interval=2, minimize_first=20
@@ -219,12 +199,6 @@ def test_gaussians_become_as_wide_as_the_map_shows_atoms(tmp_path, match_blur):
     result = flexible_fit((there, blurred), protocol).run()
     assert result.stages[0]["blur"] == pytest.approx(1.5 if match_blur else 1.0)
     assert result.stages[0]["resolution"] == RESOLUTION
-
-
-def test_a_short_fit_does_not_run_hot(parts):
-    protocol = replace(find_protocol("quick", RESOLUTION), strength=150.0, minimize_last=0).with_steps(240)
-    rows = flexible_fit(parts, protocol, report_interval=20).run().rows
-    assert max(row.temperature for row in rows) < 400.0
 
 
 def test_a_blow_up_is_rolled_back_to_the_last_state(parts, tmp_path, monkeypatch):

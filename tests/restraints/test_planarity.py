@@ -15,7 +15,7 @@ import torch
 from openmm import app, unit
 
 from openmm_density.base.errors import InputError
-from openmm_density.energies.forces import BACKENDS, backend_problem, best_backend
+from openmm_density.energies.forces import best_backend
 from openmm_density.models import prepare, read_model
 from openmm_density.models.chemistry.planes import planarity_report
 from openmm_density.restraints import PlanarityRestraint
@@ -182,81 +182,6 @@ def test_atoms_of_one_plane_in_several_molecules_may_be_wrapped_apart(ligand, bo
         np.testing.assert_allclose(forces_of(context), forces, rtol=0, atol=1e-4 * np.abs(forces).max())
         derivatives = context.getState(parameterDerivatives=True).getEnergyParameterDerivatives()
         assert derivatives["planarity_strength"] == pytest.approx(energy, rel=1e-4)
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_a_system_of_another_number_of_particles_is_refused(ligand, backend):
-    if backend_problem(backend) is not None:
-        pytest.skip(f"{backend} does not work here: {backend_problem(backend)}")
-    for apart in (False, True):
-        topology = copy.deepcopy(ligand.topology)
-        if apart:  # every atom a molecule
-            topology._bonds = []
-        restraint = PlanarityRestraint(topology, dictionaries=ligand.dictionary, periodic=apart)
-        assert restraint.periodic == apart
-        for n, platform in ((7, "CPU"), (6, "CPU"), (5, "Reference")):
-            system = system_of(n, restraint.create_force(backend))
-            system = openmm.XmlSerializer.deserialize(openmm.XmlSerializer.serialize(system))
-            context = context_of(system, np.resize(ligand.positions, (n, 3)), platform)
-            if n == 6:
-                assert energy_of(context) > 0
-                continue
-            words = f"PlanarityRestraint was made of a topology of 6 atoms, but the System has {n} particles"
-            with pytest.raises(openmm.OpenMMException, match=words):
-                energy_of(context)
-
-
-def test_molecules_decide_whether_the_box_is_needed(ligand):
-    bonds = openmm.HarmonicBondForce()
-    for one, other in ligand.topology.bonds():
-        bonds.addBond(one.index, other.index, 0.15, 1e5)
-    bonds.setUsesPeriodicBoundaryConditions(True)
-    whole = system_of(6, bonds)
-    constrained = system_of(6)
-    for one, other in ligand.topology.bonds():
-        constrained.addConstraint(one.index, other.index, 0.15)
-    boxed = copy.deepcopy(ligand.topology)
-    boxed.setPeriodicBoxVectors(np.eye(3) * 3 * unit.nanometer)
-    unbonded = app.Topology()
-    residue = unbonded.addResidue("LIG", unbonded.addChain("A"), "1")
-    for atom in ligand.topology.atoms():
-        unbonded.addAtom(atom.name, atom.element, residue)
-
-    def needs_box(topology, **arguments):
-        return PlanarityRestraint(topology, dictionaries=ligand.dictionary, **arguments).periodic
-
-    assert not needs_box(ligand.topology, system=whole)
-    assert not needs_box(ligand.topology, system=constrained, periodic=True)
-    assert not needs_box(boxed)
-    assert not needs_box(unbonded)
-    assert needs_box(unbonded, periodic=True)
-    assert needs_box(boxed, system=system_of(6), periodic=True)
-    assert not needs_box(boxed, system=system_of(6))
-
-
-def test_energy_is_conserved_over_ten_picoseconds(peptide):
-    restraint = PlanarityRestraint(peptide.topology)
-    system = peptide.system(constraints=None, rigidWater=False, nonbonded_method=app.NoCutoff)
-    system.addForce(restraint.create_force(parameter_derivative=False))
-    integrator = openmm.VerletIntegrator(0.0005)
-    context = context_of(system, peptide.positions, integrator=integrator)
-    openmm.LocalEnergyMinimizer.minimize(context, 10, 300)
-    context.setVelocitiesToTemperature(300, 1)
-    integrator.step(500)
-    totals, times = [], []
-    for _ in range(200):
-        integrator.step(100)
-        state = context.getState(energy=True)
-        total = state.getKineticEnergy() + state.getPotentialEnergy()
-        totals.append(total.value_in_unit(unit.kilojoule_per_mole))
-        times.append(state.getTime().value_in_unit(unit.picosecond))
-    assert times[-1] - times[0] > 9.9
-    per_atom = np.array(totals) / (KT * len(peptide.positions))
-    drift = np.polyfit(times, per_atom, 1)[0] * 10
-    assert abs(drift) < 0.01
-    assert np.ptp(per_atom) < 0.02
-    # The planes were in motion: equipartition would give ½ σ² per degree of freedom.
-    assert 0.005 < restraint.planes.rms(positions_of(context)) < 0.04
 
 
 def test_the_stable_time_step_separates_stable_from_unstable():

@@ -9,8 +9,6 @@ import pytest
 from openmm_density import DensityMap, InputError
 from openmm_density.models import read_model
 from openmm_density.validation.map_checks import (
-    Finding,
-    MapChecks,
     check_map_units,
     check_map_with_model,
     check_stretching,
@@ -252,24 +250,3 @@ def test_what_the_map_of_a_good_fit_still_asks_for_counts_with_what_the_model_ga
         check_stretching(a_map, model.topology, model.positions, stretched, scale=1.008, cc=0.9), "stretching"
     )
     assert "its map asks for +0.8%" in found.sentence and "likelier to measure 0.979 " in found.sentence
-
-
-def test_a_model_of_two_halves_that_part_is_no_sign_of_a_voxel_size(a_map, model):
-    """As domains do when they open: what is far becomes farther, what is near stays."""
-    middle = model.positions.mean(axis=0)
-    atoms = list(model.topology.atoms())
-    upper = {a.residue.index for a in atoms if a.name == "CA" and model.positions[a.index][0] > middle[0]}
-    parted = model.positions + [[4.0 * (a.residue.index in upper), 0.0, 0.0] for a in atoms]
-    checks = check_stretching(a_map, model.topology, model.positions, parted)
-    assert checks.findings == []
-
-    def later(fitted, scale):
-        stretching = check_stretching(a_map, model.topology, model.positions, fitted)
-        return MapChecks({"voxel_size": {"scale": scale}}) + stretching
-
-    wrong = Finding("voxel_size", "the voxel size looks wrong by 3%")
-    doubted = MapChecks({"voxel_size": {"scale": 1.03}}, [wrong])
-    assert doubted.with_later(later(parted, 1.0)) == []
-    # It stays where a model gave way by less than is told by itself, did not follow the map, or was kept as it was.
-    undecided = [later(model.positions * 1.011, 1.005), later(parted, 1.028), later(model.positions, 1.0)]
-    assert [doubted.with_later(each) for each in (MapChecks(), *undecided)] == [[wrong]] * 4

@@ -368,40 +368,6 @@ def test_derivatives_are_the_slopes_of_the_energy_in_water(tmp_path, method):
                 assert found[name] == pytest.approx((energies[1] - energies[0]) / k, rel=1e-4)
 
 
-@on_cuda
-@pytest.mark.parametrize("precision", PRECISIONS)
-def test_derivatives_are_added_beside_those_of_other_forces(precision):
-    positions = some_positions(500)
-    squares = (positions**2).sum()
-    system = system_of(500)
-    bonds = openmm.CustomBondForce("k*r+q*r^2")
-    for name, value in (("k", 2.5), ("q", 1.0)):
-        bonds.addGlobalParameter(name, value)
-        bonds.addEnergyParameterDerivative(name)
-    for i in range(1, 500):
-        bonds.addBond(i - 1, i)
-    bonds.setForceGroup(1)
-    system.addForce(bonds)
-    for name, asked in (("k", True), ("other", True), ("third", False)):
-        system.addForce(make_force(Computation(Spring(), None, False), name, 2.5, asked))
-    context = context_on_cuda(system, positions, precision)
-    lengths = np.linalg.norm(np.diff(positions, axis=0), axis=1)
-    expected = {"k": squares + lengths.sum(), "other": squares, "q": (lengths**2).sum()}
-    for strength in (2.5, 0.0, 7.0):
-        context.setParameter("k", strength)
-        for _ in range(3):
-            for wanted in ({}, {"energy": True}, {"forces": True}):
-                state = context.getState(parameterDerivatives=True, **wanted)
-                found = dict(state.getEnergyParameterDerivatives())
-                assert not found.get("third", 0.0)
-                for name, value in expected.items():
-                    assert found[name] == pytest.approx(value, rel=1e-5)
-            np.testing.assert_allclose(
-                forces_of(context, groups={0}), -2 * (strength + 5.0) * positions, rtol=1e-5, atol=1e-5
-            )
-            context.getState(forces=True)
-
-
 class Network(torch.nn.Module):
     """A small network on all distances: what a user may bring."""
 

@@ -15,7 +15,6 @@ from scipy.spatial.transform import Rotation
 
 from openmm_density import DensityFit, DensityMap, PlanarityRestraint, SymmetryOperators
 from openmm_density.energies import forces
-from openmm_density.energies.copies import SideBySide
 from openmm_density.energies.forces import BackendUnavailable, backend_problem, create_force
 from openmm_density.energies.measures import SIMILARITIES
 from openmm_density.energies.modules import ProbeEnergy
@@ -173,33 +172,6 @@ def test_torsion_maps_have_the_bits_of_their_module(model, platform):
     context = context_of(system, model.moved, platform)
     context.setParameter("ramachandran_strength", 2.5)
     assert_bits_of_module(context, restraint.create_module(), 2.5, "ramachandran_strength", False, platform)
-
-
-@on_cpus
-def test_models_side_by_side_have_a_strength_each(model, platform):
-    n = len(model.positions)
-    energies = [model.fit(similarity=name).create_module() for name in SIMILARITIES[:3]]
-    force = make_force(
-        Computation(SideBySide(energies), None, False, 3),
-        ["a", "b", "c"],
-        [1.0, 2.0, 3.0],
-        [True, False, True],
-    )
-    assert force.isEvaluatedNatively()
-    context = context_of(system_of(3 * n, force), np.concatenate([model.moved] * 3), platform)
-    k = torch.tensor([1.0, 20.0, -3.0], dtype=torch.float64)
-    for name, value in zip("abc", k.tolist()):
-        context.setParameter(name, value)
-    found = [
-        energy(torch.from_numpy(model.moved), each.requires_grad_())
-        for energy, each in zip(energies, k.clone().unbind())
-    ]
-    assert energy_of(context) == pytest.approx(sum(e.item() for e, _ in found), rel=1e-5)
-    expected = np.concatenate([forces.numpy() for _, forces in found])
-    np.testing.assert_allclose(forces_of(context), expected, rtol=0, atol=1e-5 * abs(expected).max())
-    slopes = context.getState(parameterDerivatives=True).getEnergyParameterDerivatives()
-    for i, name in ((0, "a"), (2, "c")):
-        assert slopes[name] == pytest.approx((found[i][0] / k[i]).item(), rel=1e-5)
 
 
 @pytest.mark.skipif(backend_problem("TorchForce") is not None, reason="TorchForce does not work")

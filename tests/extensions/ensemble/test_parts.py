@@ -9,10 +9,7 @@ import pytest
 
 from openmm_density import DensityFit, DensityMap
 from openmm_density.base.errors import InputError
-from openmm_density.extensions.ensemble.crossing import best_pair, moving_parts
 from openmm_density.extensions.ensemble.free_data import Ensemble, FreeData, compare
-from openmm_density.extensions.ensemble.replica_run import ReplicaState
-from openmm_density.extensions.ensemble.saved_search import SearchState, load_search, save_search
 from openmm_density.extensions.ensemble.starts import candidates, soft_modes, starting_models
 from openmm_density.extensions.ensemble.states import conformations, fluctuations, trace_of
 from openmm_density.extensions.ensemble.verdict import Verdict
@@ -93,30 +90,6 @@ def test_the_finest_shells_are_free_without_half_maps(density_map):
         FreeData.of(density_map, [density_map], RESOLUTION)
 
 
-def test_a_search_is_saved_and_a_damaged_state_is_not_taken_for_a_whole_one(tmp_path):
-    rng = np.random.default_rng(0)
-    replicas = ReplicaState(
-        rng.normal(size=(2, 5, 3)), rng.normal(size=(2, 5, 3)), np.array([0.4, 0.6]), 3, 20, 7, 1, [{"a": 1}]
-    )
-    assert load_search(tmp_path, 5) is None
-    save_search(tmp_path, SearchState(0, replicas))
-    save_search(tmp_path, SearchState().after_leg(replicas))
-    again = load_search(tmp_path, 5)
-    assert again.leg == 1 and again.running is None
-    assert np.array_equal(again.ended[0].positions, replicas.positions)
-    assert (again.ended[0].stage_step, again.ended[0].caution, again.ended[0].rows) == (20, 1, [{"a": 1}])
-    # The newest damaged, the one before is read; both damaged, that is said.
-    (tmp_path / "ensemble.npz").write_bytes(b"PK damaged")
-    assert load_search(tmp_path, 5).running.block == 7
-    (tmp_path / "ensemble.previous.npz").write_bytes(b"")
-    with pytest.raises(InputError, match="cannot be resumed, because"):
-        load_search(tmp_path, 5)
-    save_search(tmp_path, SearchState(0, replicas))
-    (tmp_path / "ensemble.previous.npz").unlink()
-    with pytest.raises(InputError, match="has the shape"):
-        load_search(tmp_path, 6)
-
-
 @pytest.mark.parametrize(
     ("ensemble", "error", "found", "words"),
     [
@@ -131,34 +104,3 @@ def test_the_verdict_asks_for_a_gain_that_is_sure_and_for_two_conformations(ense
     assert words in verdict.sentence and verdict.is_ensemble == ("gives a reason" in words)
     assert verdict.as_dict()["cc_gain"] == pytest.approx(ensemble - 0.8)
     assert "frequencies from 6.00 to 5.00" in replace(verdict, kind="shells", band=(6.0, 5.0)).sentence
-
-
-def test_parts_that_are_crossed_are_exchanged_where_the_weights_say_so(model, density_map):
-    """Both ends of a helix have moved in 65% of the map; two replicas have one end moved each."""
-    residues = np.array([atom.residue.index for atom in model.topology.atoms()])
-    ends = residues < 5, residues > 10
-
-    def moved(*chosen):
-        positions = model.positions.copy()
-        for end, shift in zip(ends, ([0.0, 7.0, 0.0], [0.0, 0.0, 7.0])):
-            if end is not None and any(end is each for each in chosen):
-                positions[end] += shift
-        return positions
-
-    both, none = moved(*ends), moved()
-    maps = [
-        DensityMap.simulate(model.topology, each, RESOLUTION, like=density_map).data for each in (both, none)
-    ]
-    mixed = replace(density_map, data=0.65 * maps[0] + 0.35 * maps[1])
-    fit = DensityFit(mixed, model.topology, RESOLUTION, positions=model.positions)
-    crossed = [moved(ends[0]), moved(ends[1])]
-    assert [part.tolist() for part in moving_parts(model.topology, *crossed)] == [
-        list(range(6)),
-        list(range(10, 16)),
-    ]
-    found, weights = best_pair(fit, model.topology, crossed)
-    heavier = int(np.argmax(weights))
-    assert weights[heavier] == pytest.approx(0.65, abs=0.07)
-    inside = (residues < 5) | (residues > 10)
-    assert np.abs(found[heavier] - both)[inside].max() < 1e-6
-    assert np.abs(found[1 - heavier] - none)[inside].max() < 1e-6

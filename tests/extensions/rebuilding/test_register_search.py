@@ -109,19 +109,3 @@ def test_a_stretch_out_of_register_is_doubtful(native: Model, search: RegisterSe
     # Residues 105 to 113 touch what was shifted, and fall by as much as is doubted.
     core = np.arange(116, 136)
     assert not any(np.isin(core, stretch.region).any() for stretches in found for stretch in stretches)
-
-
-def test_stretches_stay_within_their_chains(small_data: Path) -> None:
-    tetramer = read_model(small_data / "emd3488_5ni1/5me2.pdb")
-    search = RegisterSearch(tetramer.topology)
-    residues = list(tetramer.topology.residues())
-    assert [len(chain) for chain in search.chains] == [110, 110, 110, 110]
-    for chain in search.chains:
-        assert len({residues[i].chain.index for i in chain}) == 1
-    falls = np.random.default_rng(2).uniform(-0.3, 0.3, len(residues))
-    falls[::17] = np.nan
-    found = search.candidates(falls)
-    assert found and all(found) and max(map(len, found)) > 1
-    for stretch in (stretch for stretches in found for stretch in stretches):
-        assert 1 <= stretch.last - stretch.first + 1 <= 40
-        assert {residues[i].chain.index for i in stretch.region} == {residues[stretch.chain[0]].chain.index}

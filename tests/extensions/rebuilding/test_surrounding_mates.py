@@ -12,7 +12,6 @@ from openmm_density.extensions.rebuilding.bonded_terms import BondedTerms
 from openmm_density.extensions.rebuilding.density_model import DensityModel
 from openmm_density.extensions.rebuilding.molecule import Molecule
 from openmm_density.extensions.rebuilding.rebuilding import Rebuilding
-from openmm_density.extensions.rebuilding.rotamer_search import RotamerSearch
 from openmm_density.extensions.rebuilding.surrounding_mates import REACH, SurroundingMates
 from openmm_density.models import Model, prepare
 from openmm_density.models.assembly import copied_topology
@@ -27,8 +26,6 @@ RING = SymmetryOperators.from_matrices(
     [np.linalg.matrix_power(QUARTER, k) for k in range(4)], np.zeros((4, 3))
 )
 STRENGTH = 60.0
-# Its side chain touches a mate, see `ring`.
-LYSINE = 22
 
 
 @pytest.fixture(scope="module")
@@ -140,28 +137,6 @@ def test_density_is_that_of_all_copies(ring: Model) -> None:
     assert found == pytest.approx(of_all_copies(moved + step) - of_all_copies(moved - step), rel=1e-3)
     alone = DensityModel.of_fit(fit, Molecule(ring.topology), 1.0)
     assert abs(alone.similarity(moved) - unit.similarity(around)) > 0.05
-
-
-def test_a_side_chain_without_density_does_not_take_that_of_a_mate(ring: Model) -> None:
-    residue = list(ring.topology.residues())[LYSINE]
-    backbone = ("N", "CA", "C", "O", "CB")
-    side = np.array([atom.index for atom in residue.atoms() if atom.name not in backbone])
-    assert residue.name == "LYS" and distances(ring, ring.positions[side]).min() < 4.5
-    target = of_all(ring, np.setdiff1d(np.arange(len(ring.positions)), side))
-    nearest = {}
-    for operators in (RING, None):
-        options = {} if operators is None else {"operators": operators}
-        fit = DensityFit(target, ring.topology, RESOLUTION, positions=ring.positions, **options)
-        mates = None if operators is None else SurroundingMates(ring.topology, ring.positions, operators)
-        molecule = Molecule(ring.topology if mates is None else mates.topology)
-        density = DensityModel.of_fit(fit, molecule, STRENGTH * fit.n_fitted_atoms, mates)
-        positions = ring.positions if mates is None else mates.around(ring.positions)
-        search = RotamerSearch(molecule, density)
-        assert {each.residue for each in search.free_side_chains(positions)} < set(range(24))
-        found, _ = search.improved(positions, np.array([LYSINE]))
-        nearest[operators is None] = distances(ring, found[side]).min()
-    # That of the unit alone does.
-    assert nearest[False] > 3.0 and nearest[True] < 1.0
 
 
 def test_side_chains_that_are_wrong_in_all_copies_are_mended(

@@ -11,7 +11,7 @@ import pytest
 from openmm_density import DensityMap
 from openmm_density.extensions.rebuilding import thread_search
 from openmm_density.extensions.rebuilding.evidence_search import LEAST_GAIN
-from openmm_density.extensions.rebuilding.helix_threading import Thread, proposed_threads
+from openmm_density.extensions.rebuilding.helix_threading import proposed_threads
 from openmm_density.extensions.rebuilding.map_helices import MapHelix, helices_along
 from openmm_density.extensions.rebuilding.molecule import Molecule
 from openmm_density.extensions.rebuilding.register_search import ChainShift, RegisterSearch
@@ -138,26 +138,6 @@ def test_a_built_model_has_its_residues_in_the_helices(
     np.testing.assert_array_equal(part[moved], built[moved])
     # Neighbours can be joined.
     assert np.linalg.norm(np.diff(alphas, axis=0), axis=1).max() < 8.0
-
-
-def test_an_end_in_the_way_of_another_follows_the_density(
-    native: Model, registers: RegisterSearch, chain: np.ndarray, evidence: SideChainEvidence
-) -> None:
-    """Where a helix begins within the trace of the end before it, that end is led elsewhere, where there is density."""
-    positions = native.positions
-    found = helices_along(evidence.density_map, evidence.backbone(positions, chain))
-    odds = [evidence.log_odds_in(helix.backbone[:, :4], chain) for helix in found]
-    thread = proposed_threads(odds, found)[0]
-    thread = Thread(thread.score, *(each[:-5] for each in (thread.helices, thread.places, thread.residues)))
-    last = int(thread.residues[-1])
-    wrong = positions.copy()
-    behind = registers.atoms_of(chain[last + 1 :])
-    onto = registers.atoms_of(chain[:1])[0]
-    wrong[behind] += positions[onto] - wrong[behind].mean(axis=0)  # into the density of the other end
-    alphas = ThreadBuilder(registers, evidence.density_map).lead(wrong, chain, found, thread).alphas
-    assert np.linalg.norm(alphas[last + 1] - alphas[last]) < 4.0
-    apart = np.linalg.norm(alphas[last + 1 :, None] - alphas[None, : last - 1], axis=2)
-    assert apart.min() > 3.0
 
 
 def test_shifted_helices_come_back_together(

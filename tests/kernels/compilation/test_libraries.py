@@ -83,26 +83,6 @@ def test_a_planted_library_is_not_loaded_from_a_folder_of_others(compiled, tmp_p
     shutil.rmtree(again["library"].parent)
 
 
-@pytest.mark.parametrize("what", ["library of somebody", "record of somebody", "library open to all", "link"])
-def test_a_planted_library_is_compiled_anew_in_a_folder_of_ones_own(compiled, tmp_path, what):
-    cache = tmp_path / "cache"
-    compiler = copying_compiler(tmp_path / "compiler", compiled["library"])
-    evil = planted(cache, compiler, compiled["library"])
-    if what == "library open to all":
-        evil.chmod(0o777)
-    elif what == "link":
-        evil.rename(tmp_path / "elsewhere.so")
-        evil.symlink_to(tmp_path / "elsewhere.so")
-    else:
-        expose(evil if "library" in what else evil.with_suffix(".json"))
-    report = load("neighbors", cache=cache, CXX=compiler)
-    assert report["loaded"] == [True] and report["library"] == evil
-    assert len(calls(compiler)) == 2
-    for path in (evil, evil.with_suffix(".json")):
-        assert path.lstat().st_uid == os.geteuid() and not path.is_symlink()
-        assert not path.stat().st_mode & 0o022
-
-
 def test_what_killed_processes_left_goes_at_the_next_start(compiled, tmp_path):
     cache = tmp_path / "cache"
     compiler = copying_compiler(tmp_path / "compiler", compiled["library"])
