@@ -1,13 +1,12 @@
-"""What the engine of a batch costs: the time of each job that is not its fit's, and the memory of scheduler and workers.
+"""What the engine of a batch costs: the time of each job that is not its fit's, and the memory of the batch.
 
 In place of fits, programs that do nothing but end; with ``--steps`` short fits of a peptide, and what the batch's tables, page
 and consensus cost after them. Time is given by the clock and of processor time, which other load on the machine changes less.
-What is between two processes of a worker is the engine's: the end of one, until the system has seen it, messages to and from the
-scheduler, the folder of the next job, and the start of its process. With ``--minutes`` the batch is ended after so many.
+What is between two processes of a place is the engine's: the end of one, until the system has seen it, the folder of the next
+job, and the start of its process. With ``--minutes`` the batch is ended after so many.
 
     python examples/benchmarks/batch_engine.py --jobs 500 --workers 2
     python examples/benchmarks/batch_engine.py --jobs 500 --workers 2 --steps 200 --output many
-    python examples/benchmarks/batch_engine.py --jobs 500 --one-by-one
 """
 
 from __future__ import annotations
@@ -31,9 +30,7 @@ from typing import Any
 from figures import write_figures
 
 from openmm_density.extensions.batch import Batch, Job, JobResult, jobs_of
-from openmm_density.extensions.batch.clusters import local_engine
-from openmm_density.extensions.batch.devices import Slot
-from openmm_density.extensions.batch.engines import OneByOne
+from openmm_density.extensions.batch.engines import ThisMachine
 from openmm_density.extensions.batch.run_job import PROGRAM_OF_FIT, RunSettings
 
 MODELS = Path(__file__).resolve().parents[1] / "data"
@@ -89,7 +86,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--jobs", type=int, default=500, metavar="N")
     parser.add_argument("--workers", type=int, default=2, metavar="N")
-    parser.add_argument("--one-by-one", action="store_true", help="without Dask")
     parser.add_argument(
         "--steps", type=int, default=0, metavar="N", help="of fits in place of programs that do nothing"
     )
@@ -110,10 +106,10 @@ def main() -> None:
 def measured(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Return what a batch cost."""
     folder.mkdir(parents=True, exist_ok=True)
-    settings = replace(RunSettings("benchmark", ("--threads", "1")), program=timed_program(options, folder))
+    settings = replace(RunSettings(("--threads", "1")), program=timed_program(options, folder))
     jobs = fits(options.jobs, options.steps, folder) if options.steps else nothing(options.jobs, folder)
-    workers = 1 if options.one_by_one else options.workers
-    starting = nullcontext(OneByOne()) if options.one_by_one else local_engine([Slot()] * workers)
+    workers = options.workers
+    starting = nullcontext(ThisMachine([{}] * workers))
     batch = Batch(jobs, folder / "out")
     before, began, since = cpu_seconds(), time.monotonic(), boot_seconds()
     memory = [own_memory()]
@@ -130,13 +126,13 @@ def measured(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "of them at the first attempt": sum(result.attempts == 1 for result in finished),
         "workers": workers,
         **of_processes(finished, workers, since),
-        "ms of processor time of scheduler and client a job": 1000 * (cpu_seconds() - before) / len(results),
+        "ms of processor time of the batch a job": 1000 * (cpu_seconds() - before) / len(results),
         **{
-            f"MB of scheduler and client after {count} jobs": memory[count] / 1e6
+            f"MB of the batch after {count} jobs": memory[count] / 1e6
             for count in (0, 1, 100, 200, 300, 400, 500, len(results))
             if count < len(memory)
         },
-        "MB of scheduler and client, most": max(memory) / 1e6,
+        "MB of the batch, most": max(memory) / 1e6,
         "MB in the folders of all": size_of(folder / "out") / 1e6,
         "files there": sum(1 for path in (folder / "out").rglob("*") if path.is_file()),
     }
@@ -144,11 +140,11 @@ def measured(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 
 def of_processes(results: Sequence[JobResult], workers: int, since: float) -> dict[str, float]:
-    """Return what processes of jobs took, and how much was between them on their workers."""
+    """Return what processes of jobs took, and how much was between them in their places."""
     told = [json.loads((result.folder / "process.json").read_text()) for result in results]
     seconds = [each["ended"] - each["began"] for each in told]
     starts, ends = (sorted(each[name] for each in told) for name in ("began", "ended"))
-    # Which worker has had which job makes no difference to the sum: each job but the first ones follows one that has ended.
+    # Which place has had which job makes no difference to the sum: each job but the first ones follows one that has ended.
     between = (sum(starts[workers:]) - sum(ends[:-workers])) / max(len(told) - workers, 1)
     return {
         "seconds to the first process": starts[0] - since,
@@ -156,7 +152,7 @@ def of_processes(results: Sequence[JobResult], workers: int, since: float) -> di
         "s of a process, median": statistics.median(seconds),
         "s of its processor time, median": statistics.median(each["processor"] for each in told),
         "MB of its memory, most": max(each["memory"] for each in told) / 1e6,
-        "ms between two processes of a worker": 1000 * between,
+        "ms between two processes of a place": 1000 * between,
     }
 
 

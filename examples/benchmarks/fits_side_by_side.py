@@ -89,7 +89,7 @@ def run(
     """Run fits, so many at a time, and return what they took."""
     # Cores are shared out; one alone has them all.
     threads = ("--threads", str(max(core_count() // at_once, 1))) if at_once > 1 else ()
-    settings = RunSettings(name, threads, environment=environment)
+    settings = RunSettings(threads, environment=environment)
     own = folder / name.replace(" ", "_")
     words = ("--reference", str(CLOSED), *more)
     jobs = [

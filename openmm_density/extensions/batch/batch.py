@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,9 +17,8 @@ from ...base.multi_process_service import VISIBLE, Say, shared_gpu
 from ...base.progress import console_for_progress
 from ...base.wording import counted, listing
 from ...fitting.platform_probe import check_platform_beside
-from .clusters import check_dask, has_dask, local_engine
-from .devices import MachineShare, Slot, shared_out, visible_gpus
-from .engines import DaskEngine, JobEngine, OneByOne
+from .devices import MachineShare, shared_out, visible_gpus
+from .engines import DaskEngine, JobEngine, ThisMachine
 from .held_out import check_free_maps
 from .job_folder import Earlier, JobFolder
 from .job_results import JobResult, rows_of, write_tables
@@ -84,16 +82,6 @@ class Batch:
         self.results: dict[str, JobResult] = {}
         self._next_written = 0.0
 
-    @property
-    def is_over(self) -> bool:
-        """Whether every fit has come to its end, as of a batch that is run again."""
-        return all(JobFolder(job).is_finished for job in self.jobs)
-
-    @property
-    def name(self) -> str:
-        """A name that no other batch has."""
-        return hashlib.sha256("\n".join(sorted(job.folder for job in self.jobs)).encode()).hexdigest()[:16]
-
     def run(
         self,
         client: Client | None = None,
@@ -108,8 +96,7 @@ class Batch:
         Parameters
         ----------
         client : distributed.Client, optional
-            Whose workers run them, and see the same files. By default a cluster on this machine is started, and ended at the
-            end; without Dask the fits run one after the other.
+            Whose workers run them, and see the same files; by default they run on this machine.
         workers : int, optional
             Fits side by side on this machine: by default as there are cores and GPUs for.
         gpus : sequence of str
@@ -124,36 +111,19 @@ class Batch:
         Raises
         ------
         InputError
-            If a platform is not on this machine, or Dask is not installed for more than one worker.
+            If a platform is not on this machine.
         SimulationError
-            If Dask's scheduler is lost for good.
+            If Dask's scheduler is lost.
         """
         if client is not None:
-            settings = RunSettings(self.name, ("--threads", "1"))
-            yield from self.run_on(nullcontext(DaskEngine(client)), settings, progress)
+            yield from self.run_on(nullcontext(DaskEngine(client)), RunSettings(("--threads", "1")), progress)
         else:
-            if workers not in (None, 1):
-                check_dask("workers")
             check_platforms(self.jobs, gpus)
             slots = gpus or gpus_for(self.jobs)
             share = shared_out(len(self.jobs), workers, slots, threads_asked(self.jobs))
             starting = local(share, mps, self.notes.append)
-            yield from self.run_on(starting, self.settings(share, gpus), progress)
+            yield from self.run_on(starting, settings_of(share, gpus), progress)
         self.write_outcome()
-
-    def settings(self, share: MachineShare, gpus: Sequence[str] = ()) -> RunSettings:
-        """Return how jobs are run on this machine.
-
-        Parameters
-        ----------
-        share : MachineShare
-        gpus : sequence of str
-            Those that the user names, on which fits run that name no platform.
-        """
-        platform = ("--platform", "CUDA") if gpus else ()
-        if not has_dask():  # one after the other, each on all cores
-            return RunSettings(self.name, platform, environment=share.slots[0].environment)
-        return RunSettings(self.name, ("--threads", str(share.threads), *platform))
 
     def run_on(
         self,
@@ -273,30 +243,21 @@ def _values(option: str, jobs: Sequence[Job]) -> Iterator[str]:
                 yield value
 
 
+def settings_of(share: MachineShare, gpus: Sequence[str] = ()) -> RunSettings:
+    """Return how jobs are run on this machine; `gpus`: those that the user names, on which fits run that name no platform."""
+    platform = ("--platform", "CUDA") if gpus else ()
+    return RunSettings(("--threads", str(share.threads), *platform))
+
+
 @contextmanager
 def local(share: MachineShare, mps: str = "auto", say: Say = print) -> Iterator[JobEngine]:
-    """Start an engine on this machine, and end it at the end: by Dask, or without it one fit after the other."""
-    if not has_dask():
-        yield OneByOne()
-        return
+    """Start an engine on this machine, and end it at the end; by default fits that share a GPU use it at one time."""
+    counts = Counter(place[VISIBLE] for place in share.places if VISIBLE in place) if mps == "auto" else {}
     with ExitStack() as stack:
-        slots = (
-            [stack.enter_context(_on_shared_gpu(slot, say)) for slot in share.slots]
-            if mps == "auto"
-            else share.slots
-        )
-        yield stack.enter_context(local_engine(slots))
-
-
-@contextmanager
-def _on_shared_gpu(slot: Slot, say: Say) -> Iterator[Slot]:
-    """Let the fits of a worker use its GPU at one time, where there are several."""
-    gpu = slot.environment.get(VISIBLE)
-    if gpu is None or slot.fits == 1:
-        yield slot
-        return
-    with shared_gpu(gpu, say) as environment:
-        yield replace(slot, environment={**slot.environment, **environment})
+        services = {
+            gpu: stack.enter_context(shared_gpu(gpu, say)) for gpu, count in counts.items() if count > 1
+        }
+        yield ThisMachine([{**place, **services.get(place.get(VISIBLE, ""), {})} for place in share.places])
 
 
 MOST_ROWS = 20

@@ -47,15 +47,14 @@ def run(options: argparse.Namespace) -> int:
     _check_fits(jobs, is_table=options.table is not None)
     queue = _queue(options)
     gpus = _gpus(options, jobs)
-    _check_dask(options, gpus)
     if options.scheduler is None and queue is None:
         check_platforms(jobs, gpus)
     if options.dry_run:
         _print_dry_run(jobs, queue)
         return 0
     batch = Batch(jobs, options.output, options.overwrite)
-    starting, settings, says = _engine(options, batch, queue, gpus)
-    for sentence in (*batch.notes, *says):
+    starting, settings = _engine(options, batch, queue, gpus)
+    for sentence in batch.notes:
         _say(sentence)
     try:
         for result in batch.run_on(starting, settings, None):
@@ -106,18 +105,6 @@ def _check_fit(asked: FitOptions, job: Job) -> None:
         raise no_free_map(job)
 
 
-def _check_dask(options: argparse.Namespace, gpus: Sequence[str]) -> None:
-    """Refuse what needs Dask where that is not installed."""
-    from .clusters import check_dask
-
-    if options.scheduler is not None:
-        check_dask("scheduler")
-    elif options.queue is None and options.workers not in (None, 1):
-        check_dask("workers")
-    elif options.queue is None and options.gpus is not None and len(gpus) > 1:
-        check_dask("gpus")
-
-
 def _queue(options: argparse.Namespace) -> QueueOptions | None:
     from .queues import read_queue_options
 
@@ -154,27 +141,21 @@ def _gpus(options: argparse.Namespace, jobs: Sequence[Job]) -> list[str]:
 
 def _engine(
     options: argparse.Namespace, batch: Batch, queue: QueueOptions | None, gpus: Sequence[str]
-) -> tuple[Any, RunSettings, Sequence[str]]:
-    """Return what starts the engine, how it runs jobs, and what is to be said of it first."""
-    from .batch import local, threads_asked
-    from .clusters import INSTALL, has_dask, queue_engine, scheduler_engine
+) -> tuple[Any, RunSettings]:
+    """Return what starts the engine, and how it runs jobs."""
+    from .batch import local, settings_of, threads_asked
+    from .clusters import queue_engine, scheduler_engine
     from .devices import shared_out
     from .run_job import RunSettings
 
     n_jobs = len(batch.jobs)
     if options.scheduler is not None:
-        return scheduler_engine(options.scheduler), RunSettings(batch.name, ("--threads", "1")), ()
+        return scheduler_engine(options.scheduler), RunSettings(("--threads", "1"))
     if queue is not None:
-        threads = ("--threads", str(queue.threads))
-        settings = RunSettings(batch.name, threads, int(0.9 * queue.memory))
-        return queue_engine(queue, options.workers or _QUEUE_JOBS, n_jobs), settings, ()
+        settings = RunSettings(("--threads", str(queue.threads)))
+        return queue_engine(queue, options.workers or _QUEUE_JOBS, n_jobs), settings
     share = shared_out(n_jobs, options.workers, gpus, threads_asked(batch.jobs))
-    says = (
-        ()
-        if has_dask() or batch.is_over
-        else (f"the fits run one after the other; side by side with Dask: {INSTALL}",)
-    )
-    return local(share, options.mps, _say), batch.settings(share, gpus if options.gpus else ()), says
+    return local(share, options.mps, _say), settings_of(share, gpus if options.gpus else ())
 
 
 def _print_dry_run(jobs: Sequence[Job], queue: QueueOptions | None) -> None:

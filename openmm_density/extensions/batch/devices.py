@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import os
 import subprocess
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from ...base.errors import InputError
+from ...base.multi_process_service import VISIBLE
 from ...base.wording import listing
 
 FITS_PER_GPU = 8
@@ -18,24 +19,11 @@ _MEGABYTES_PER_FIT = 4096
 
 
 @dataclass(frozen=True)
-class Slot:
-    """What one worker has."""
-
-    fits: int = 1  # That it runs side by side
-    environment: dict[str, str] = field(default_factory=dict)  # Of its processes
-
-
-@dataclass(frozen=True)
 class MachineShare:
     """How this machine is shared out."""
 
-    slots: Sequence[Slot]  # One for each worker
+    places: Sequence[Mapping[str, str]]  # For each fit that runs at one time, what differs in its environment
     threads: int  # Of each fit
-
-    @property
-    def fits(self) -> int:
-        """How many run side by side."""
-        return sum(slot.fits for slot in self.slots)
 
 
 def core_count() -> int:
@@ -51,13 +39,12 @@ def shared_out(
     if not gpus:
         most = workers or math.ceil(cores / (threads or 1))
         side_by_side = max(min(most, n_jobs), 1)
-        return MachineShare([Slot()] * side_by_side, threads or max(cores // side_by_side, 1))
+        return MachineShare([{}] * side_by_side, threads or max(cores // side_by_side, 1))
     most = workers or max(min(fits_per_gpu(gpus) * len(gpus), cores // (threads or 1)), len(gpus))
     side_by_side = max(min(most, n_jobs), 1)
     used = gpus[:side_by_side]
-    shares = [len(range(number, side_by_side, len(used))) for number in range(len(used))]
-    slots = [Slot(share, {"CUDA_VISIBLE_DEVICES": gpu}) for share, gpu in zip(shares, used)]
-    return MachineShare(slots, threads or max(cores // side_by_side, 1))
+    places = [{VISIBLE: used[number % len(used)]} for number in range(side_by_side)]
+    return MachineShare(places, threads or max(cores // side_by_side, 1))
 
 
 def fits_per_gpu(gpus: Sequence[str]) -> int:
@@ -70,7 +57,7 @@ def fits_per_gpu(gpus: Sequence[str]) -> int:
 def visible_gpus() -> list[str]:
     """Return the GPUs that programs see, as ``CUDA_VISIBLE_DEVICES`` names them; none where there is no driver."""
     found = _asked_of_gpus("index")
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    visible = os.environ.get(VISIBLE)
     return (
         found
         if visible is None or not found

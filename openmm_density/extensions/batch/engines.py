@@ -1,13 +1,17 @@
-"""What runs the jobs of a batch: this process, one after the other, or Dask."""
+"""What runs the jobs of a batch: threads of this process, each of which waits for a fit, or Dask."""
 
 from __future__ import annotations
 
 import importlib.util
+import os
+import signal
+import threading
 import time
 import uuid
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -15,7 +19,7 @@ from ...base.errors import SimulationError
 from ...base.wording import counted, one_line
 from .job_results import JobResult
 from .jobs import Job
-from .run_job import RunSettings, run_job
+from .run_job import FitProcess, RunSettings, run_job, usable
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -31,31 +35,61 @@ class JobEngine(Protocol):
         """Yield results as they come."""
 
 
-class OneByOne:
-    """Run jobs one after the other."""
+class ThisMachine:
+    """Run jobs on this machine; `places`: for each fit that runs at one time, what differs in its environment."""
+
+    def __init__(self, places: Sequence[Mapping[str, str]] = ({},)) -> None:
+        self._places = places
 
     def run(self, jobs: Sequence[Job], settings: RunSettings, watch: Watch) -> Iterator[JobResult]:
-        """Yield results as they come."""
-        for job in jobs:
-            yield run_job(job, settings, lambda told, name=job.name: watch(name, told))
+        """Yield results as they come; fits that run when no more are wanted are ended, and go on from their last states."""
+        places: SimpleQueue[Mapping[str, str]] = SimpleQueue()
+        for each in self._places:
+            places.put(each)
+        running: dict[int, FitProcess] = {}  # By threads
+        is_over = threading.Event()
+
+        def run_one(job: Job) -> JobResult:
+            def tell(told: dict[str, Any]) -> None:
+                if is_over.is_set():
+                    raise CancelledError
+                watch(job.name, told)
+
+            def begun(fit: FitProcess) -> None:
+                running[threading.get_ident()] = fit
+
+            place = places.get()
+            try:
+                own = replace(settings, environment={**settings.environment, **place})
+                return run_job(job, own, tell, begun)
+            finally:
+                places.put(place)
+
+        with ThreadPoolExecutor(len(self._places)) as pool:
+            futures = [pool.submit(run_one, job) for job in jobs]
+            try:
+                for future in as_completed(futures):
+                    yield future.result()
+            finally:
+                is_over.set()
+                pool.shutdown(wait=False, cancel_futures=True)
+                while any(future.running() for future in futures):
+                    for fit in [*running.values()]:
+                        if fit.process.returncode is None:
+                            with suppress(ProcessLookupError):
+                                os.kill(fit.process.pid, signal.SIGKILL)
+                    time.sleep(_PAUSE)
+
+
+# In s: between two looks at fits that are ended, at Dask's scheduler, and at the workers of a queue.
+_PAUSE, _LOOKED_AFTER, _KEPT_AFTER = 0.05, 1.0, 30.0
 
 
 class DaskEngine:
-    """Run jobs by Dask, also where its scheduler is restarted meanwhile.
+    """Run jobs by Dask; `keep` is called every half minute with the number of jobs left, as to start workers again."""
 
-    `reconnect`: returns another client where this one has lost its scheduler for good; `keep`: called every half minute
-    at least with the number of jobs that are left, as to start workers again; `queues`: whether the scheduler is one of
-    ours, which keeps jobs that are ahead of its workers to itself (``worker-saturation`` 1).
-    """
-
-    def __init__(
-        self,
-        client: Client,
-        reconnect: Callable[[], Client] | None = None,
-        keep: Callable[[int], None] | None = None,
-        queues: bool = False,
-    ) -> None:
-        self.client, self._reconnect, self._keep, self._queues = client, reconnect, keep, queues
+    def __init__(self, client: Client, keep: Callable[[int], None] | None = None) -> None:
+        self.client, self._keep = client, keep
 
     @property
     def link(self) -> str | None:
@@ -63,95 +97,38 @@ class DaskEngine:
         return self.client.dashboard_link if importlib.util.find_spec("bokeh") else None
 
     def run(self, jobs: Sequence[Job], settings: RunSettings, watch: Watch) -> Iterator[JobResult]:
-        """Yield results as they come."""
-        left = {job.name: job for job in jobs}
-        while left:
-            for result in self._run_once([*left.values()], settings, watch):
-                del left[result.job.name]
-                yield result
-            if left:
-                self._wait_for_scheduler(len(left))
-
-    def _run_once(self, jobs: Sequence[Job], settings: RunSettings, watch: Watch) -> Iterator[JobResult]:
-        """Yield results as they come, as long as the scheduler is there.
-
-        It is given as many jobs as its workers run at once: what waits with a worker would be blamed for what ends that, and
-        would not go to those that come later. Where the next jobs wait with the scheduler it has one more for each, so that a
-        worker gets its next one without a message to this process and back.
-        """
+        """Yield results as they come; SimulationError where the scheduler is lost."""
         topic = f"openmm-density-{uuid.uuid4().hex}"
         done: SimpleQueue[Future] = SimpleQueue()
-        waiting, given = deque(enumerate(jobs)), {}
-        looked = kept = time.monotonic()
+        given: dict[str, tuple[Future, Job]] = {}
         with _subscribed(self.client, topic, watch):
             try:
-                room = self._room()
-                ended = None
-                while waiting or given or ended:
-                    while waiting and len(given) < room + self._ahead(len(jobs) - len(waiting), room):
-                        number, job = waiting.popleft()
-                        key = f"{topic}-{number}"
-                        try:
-                            future = self.client.submit(
-                                run_on_worker, job, settings, topic, key=key, pure=False
-                            )
-                        except Exception:
-                            if self.client.status == "running":
-                                raise
-                            return  # the scheduler is gone
-                        given[key] = future, job
-                        future.add_done_callback(done.put)
-                    # Its worker has the next job by now. What is released here is not made again when a worker is lost.
-                    if ended is not None and (result := _result(*ended)) is not None:
-                        yield result
-                    ended = None
+                for number, job in enumerate(jobs):
+                    words = {"key": f"{topic}-{number}", "pure": False, "priority": -number}
+                    future = self.client.submit(run_on_worker, job, settings, topic, **words)
+                    given[future.key] = future, job
+                    future.add_done_callback(done.put)
+                kept = time.monotonic()
+                while given:
                     with suppress(Empty):
-                        ended = given.pop(done.get(timeout=_LOOKED_AFTER).key)
-                    now = time.monotonic()
-                    if now - looked > _LOOKED_AFTER:
-                        looked, room = now, self._room()
-                    if self._keep is not None and now - kept > _KEPT_AFTER:
-                        kept = now
-                        self._keep(len(waiting) + len(given))
-                    if ended is None and self.client.status != "running":
-                        return
+                        key = done.get(timeout=_LOOKED_AFTER).key
+                        result = _result(*given[key], len(given))
+                        # What is released here is not made again when a worker is lost.
+                        del given[key]
+                        yield result
+                    if given and self.client.status in ("closed", "closing"):
+                        raise _lost(len(given))
+                    if self._keep is not None and time.monotonic() - kept > _KEPT_AFTER:
+                        kept = time.monotonic()
+                        self._keep(len(given))
             finally:
                 # Whoever listens no longer wants no more of them.
                 with suppress(Exception):
                     self.client.cancel([future for future, _ in given.values()], force=True)
 
-    def _ahead(self, n_given: int, room: int) -> int:
-        """Return how many jobs the scheduler may have beyond those that run: Dask queues those of groups that are large alone."""
-        return room if self._queues and n_given > 2 * room else 0
-
-    def _room(self) -> int:
-        """Return how many jobs all workers run at once."""
-        try:
-            return sum(self.client.nthreads().values())
-        except Exception:  # the scheduler is gone, which the client finds out next
-            return 0
-
-    def _wait_for_scheduler(self, left: int) -> None:
-        """Wait until there is a scheduler again."""
-        time.sleep(_PAUSE)
-        while self.client.status == "connecting":
-            time.sleep(_PAUSE)
-        if self.client.status == "running":
-            return
-        if self._reconnect is None:
-            raise SimulationError(
-                f"the Dask scheduler was lost, and {counted(left, 'job')} {'is' if left == 1 else 'are'} left: start it, and run "
-                "the batch again, which goes on"
-            )
-        self.client = self._reconnect()
-
-
-# In s.
-_LOOKED_AFTER, _KEPT_AFTER, _PAUSE = 1.0, 30.0, 1.0
-
 
 def run_on_worker(job: Job, settings: RunSettings, topic: str) -> JobResult:
-    """Run a job on a worker of Dask, which sends what it tells to the clients that listen."""
+    """Run a job on a worker of Dask, which sends what it tells to the clients that listen, within the worker's memory."""
     from distributed import get_worker
 
     worker = get_worker()
@@ -164,7 +141,8 @@ def run_on_worker(job: Job, settings: RunSettings, topic: str) -> JobResult:
             last = now
             worker.log_event(topic, {"job": job.name, **told})
 
-    return run_job(job, settings, tell)
+    limit = worker.memory_manager.memory_limit
+    return run_job(job, replace(settings, memory=usable(limit)) if limit else settings, tell)
 
 
 # Seconds: a thousand workers then send their scheduler five hundred messages a second.
@@ -185,23 +163,23 @@ def _subscribed(client: Client, topic: str, watch: Watch) -> Iterator[None]:
             client.unsubscribe_topic(topic)
 
 
-def _result(future: Future, job: Job) -> JobResult | None:
-    """Return what a future holds; None where the scheduler has lost it."""
+def _result(future: Future, job: Job, left: int) -> JobResult:
+    """Return what a future holds; SimulationError where the scheduler has lost it."""
     from distributed.scheduler import KilledWorker
 
-    if future.status == "finished":
-        try:
-            return future.result(timeout=_PATIENCE)
-        except Exception:  # its worker was lost before it could be fetched
-            return None
-    if future.status != "error":
-        return None
-    error = future.exception()
-    if isinstance(error, KilledWorker):
+    try:
+        return future.result()
+    except CancelledError:
+        raise _lost(left) from None
+    except KilledWorker as error:
         sentence = f"its worker was lost again and again, the last time {error.last_worker.address}"
-    else:
+    except Exception as error:
         sentence = f"its worker could not run it ({type(error).__name__}: {one_line(error)})"
     return JobResult(job, "failed", error=sentence)
 
 
-_PATIENCE = 60.0
+def _lost(left: int) -> SimulationError:
+    return SimulationError(
+        f"the Dask scheduler was lost, and {counted(left, 'job')} {'is' if left == 1 else 'are'} left: start it, and run "
+        "the batch again, which goes on"
+    )

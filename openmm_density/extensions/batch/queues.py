@@ -79,13 +79,6 @@ class QueueOptions:
         """Of each fit."""
         return max(int(self.options["cores"]) // self.fits, 1)
 
-    @property
-    def memory(self) -> int:
-        """Bytes of one job of the batch system."""
-        from dask.utils import parse_bytes
-
-        return parse_bytes(self.options["memory"])
-
     def job_script(self) -> str:
         """Return the script that the batch system is given, without starting anything."""
         job = self._class().job_cls

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import fcntl
 import gzip
-import hashlib
 import json
 import os
-import re
 import signal
 import socket
 import struct
-import tempfile
+import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -133,17 +131,18 @@ MOST_ATTEMPTS = 3
 class RunSettings:
     """How the jobs of a batch are run, which makes no difference to what they are."""
 
-    batch: str  # The name of the batch, by which its fits on one host share the memory there
     # Of ``openmm-density fit``, for fits that begin: threads and platform, as far as a job does not say
     arguments: tuple[str, ...] = ()
-    memory: int | None = None  # Bytes that all fits on a host may take; those that there are by default
+    memory: int | None = None  # Bytes that all fits of one process may take; by default those of the host
     # What differs for fits from the environment of whoever starts them
     environment: Mapping[str, str] = field(default_factory=dict)
     program: str = PROGRAM_OF_FIT  # The module whose function ``main`` runs a fit
 
 
-def run_job(job: Job, settings: RunSettings, tell: Told) -> JobResult:
-    """Run a job to its end, to an error of what it was given, or to its third other failure."""
+def run_job(
+    job: Job, settings: RunSettings, tell: Told, begun: Callable[[FitProcess], None] = lambda fit: None
+) -> JobResult:
+    """Run a job to its end, to an error of what it was given, or to its third other failure; `begun` takes each process."""
     began = time.monotonic()
     folder = JobFolder(job)
     attempts, peak, error = 0, 0, ""
@@ -156,10 +155,10 @@ def run_job(job: Job, settings: RunSettings, tell: Told) -> JobResult:
             if figures is not None:
                 return _result(job, "finished", began, attempts, peak, figures=figures)
             folder.note_job()
-            with MemoryQueue(settings.batch, settings.memory).room(
+            with memory_room(settings.memory).room(
                 job_memory(job), lambda: tell({"stage": "waiting for memory"})
             ):
-                ended = _attempt(folder, settings, tell)
+                ended = _attempt(folder, settings, tell, begun)
             if ended.is_refusal and folder.is_in_use:  # another process was faster
                 continue
         except (InputError, OSError) as problem:  # of the folder, or of the start of a process
@@ -174,11 +173,14 @@ def run_job(job: Job, settings: RunSettings, tell: Told) -> JobResult:
     return _result(job, "failed", began, attempts, peak, error=error)
 
 
-def _attempt(folder: JobFolder, settings: RunSettings, tell: Told) -> Ended:
+def _attempt(
+    folder: JobFolder, settings: RunSettings, tell: Told, begun: Callable[[FitProcess], None]
+) -> Ended:
     tell({"stage": "start-up"})
     fit = FitProcess(
         folder.arguments(settings.arguments), folder.path / LOG, settings.environment, settings.program
     )
+    begun(fit)
     try:
         for report in fit.reports():
             tell(report)
@@ -206,10 +208,8 @@ def _result(job: Job, state: str, began: float, attempts: int, peak: int, **othe
 _BASE, _PER_ATOM, _PER_VOXEL = 1.0e9, 60e3, 12.0
 # Bytes of a line of a PDB file, and hydrogens: half of a protein's atoms.
 _PER_LINE, _WITH_HYDROGENS = 81, 2.0
-# Of the memory that there is: the rest is for what runs beside the fits.
 _PART = 0.9
 _INTERVAL = 0.5
-_MEGABYTE = 1 << 20
 
 
 def job_memory(job: Job) -> int:
@@ -222,95 +222,51 @@ def job_memory(job: Job) -> int:
 def host_memory() -> int:
     """Return the bytes that processes beside this one may take: those of the host, or of the group that it is limited to."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    with suppress(OSError, ValueError):  # no control groups, or no limit
-        group = _control_group().rpartition(":")[2]
-        limits = [
-            int((folder / "memory.max").read_text())
-            for each in (Path(group), *Path(group).parents)
-            for folder in [Path("/sys/fs/cgroup", *each.parts[1:])]
-            if re.fullmatch(r"\d+\s*", _text(folder / "memory.max"))
-        ]
-        total = min([total, *limits])
-    return int(_PART * total)
+    with suppress(OSError, ValueError, IndexError):  # no control groups
+        group = Path("/proc/self/cgroup").read_text().strip().splitlines()[-1].rpartition(":")[2]
+        for each in (Path(group), *Path(group).parents):
+            with suppress(OSError, ValueError):  # no limit
+                total = min(total, int(Path("/sys/fs/cgroup", *each.parts[1:], "memory.max").read_text()))
+    return usable(total)
 
 
-class MemoryQueue:
-    """Fits of one batch on one host, of which each begins when the memory of all that run allows it, in their order.
+def usable(memory: int) -> int:
+    """Return the bytes of some memory that fits may take: the rest is for what runs beside them."""
+    return int(_PART * memory)
 
-    Each has a file that it keeps locked: what a killed process leaves counts no longer. `name` of the batch. `total`: bytes
-    that all may take; those of the host by default.
-    """
 
-    def __init__(self, name: str, total: int | None = None) -> None:
-        self._total = host_memory() if total is None else total
-        # Batch systems limit each of their jobs on a host: what runs in another one does not count.
-        self._key = hashlib.sha256(f"{name} {_control_group()}".encode()).hexdigest()[:16]
-        self._folder = Path(tempfile.gettempdir(), f"openmm-density-{os.getuid()}")
+class MemoryRoom:
+    """Memory that fits share: each begins when those before it leave it enough, in their order. `total` in bytes."""
+
+    def __init__(self, total: int) -> None:
+        self._total, self._numbers = total, count()
+        self._changed = threading.Condition()
+        self._taken: dict[int, int] = {}  # By those that run or wait, in their order
 
     @contextmanager
     def room(self, memory: int, waiting: Callable[[], None]) -> Iterator[None]:
         """Wait until there is room for a fit, and keep it; one that needs more than there is runs alone."""
-        self._folder.mkdir(mode=0o700, exist_ok=True)
-        if self._folder.lstat().st_uid != os.getuid():
-            raise PermissionError(f"{self._folder} is another user's: remove it, or set TMPDIR")
-        # In their order by name.
-        path = (
-            self._folder / f"{self._key}-{time.time_ns():020d}-{memory // _MEGABYTE}-{uuid.uuid4().hex[:8]}"
-        )
-        unnamed = path.with_name(f".{path.name}")
-        # A fit's process does not inherit it: the room is free when the fit has ended, or this process.
-        descriptor = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        number = next(self._numbers)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            os.rename(unnamed, path)
-            while sum(before := self._before(path.name)) + memory > self._total and before:
-                waiting()
-                time.sleep(_INTERVAL)
+            with self._changed:
+                self._taken[number] = memory
+                while (before := self._before(number)) and before + memory > self._total:
+                    waiting()
+                    self._changed.wait(_INTERVAL)
             yield
         finally:
-            path.unlink(missing_ok=True)
-            os.close(descriptor)
+            with self._changed:
+                del self._taken[number]
+                self._changed.notify_all()
 
-    def _before(self, own: str) -> list[int]:
-        """Return the bytes of those that came before, running or waiting."""
-        found = []
-        for name in sorted(os.listdir(self._folder)):
-            if not self._key <= name < own:
-                continue
-            if _is_locked(self._folder / name):
-                found.append(int(name.split("-")[2]) * _MEGABYTE)
-            else:
-                (self._folder / name).unlink(missing_ok=True)
-        return found
+    def _before(self, number: int) -> int:
+        return sum(memory for other, memory in self._taken.items() if other < number)
 
 
-def _is_locked(path: Path) -> bool:
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
-
-
-def _control_group() -> str:
-    return (
-        _text(Path("/proc/self/cgroup")).strip().splitlines()[-1]
-        if Path("/proc/self/cgroup").exists()
-        else ""
-    )
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:
-        return ""
+@cache
+def memory_room(total: int | None) -> MemoryRoom:
+    """Return the room that all fits of this process share; `total` in bytes, by default what the host has."""
+    return MemoryRoom(host_memory() if total is None else total)
 
 
 def _size(path: str) -> float:

@@ -9,7 +9,7 @@ import pytest
 
 from openmm_density.cli import main
 from openmm_density.extensions.batch import Batch, jobs_of
-from openmm_density.extensions.batch.engines import OneByOne
+from openmm_density.extensions.batch.engines import ThisMachine
 from openmm_density.extensions.batch.job_folder import JobFolder
 from openmm_density.extensions.batch.run_job import RunSettings
 
@@ -48,7 +48,7 @@ def fits(fragment):
         folder = JobFolder(job)
         folder.note_job()
         assert main(["fit", *folder.arguments()]) == 0
-    assert all(result.is_finished for result in batch.run_on(nullcontext(OneByOne()), RunSettings("fits")))
+    assert all(result.is_finished for result in batch.run_on(nullcontext(ThisMachine()), RunSettings()))
     return batch
 
 
@@ -71,7 +71,7 @@ def program(monkeypatch, tmp_path):
         module.parent.mkdir(exist_ok=True)
         module.write_text(BEGIN + textwrap.indent(textwrap.dedent(code), "    "), encoding="utf-8")
         monkeypatch.syspath_prepend(str(module.parent))
-        return RunSettings("test", program=module.stem)
+        return RunSettings(program=module.stem)
 
     return put
 

@@ -2,6 +2,8 @@
 
 import json
 import os
+import sys
+from collections import Counter
 
 import gemmi
 import numpy as np
@@ -87,14 +89,11 @@ def test_what_cannot_be_used_is_refused_in_one_sentence(files, arguments, said, 
     assert not (files / "many").exists()
 
 
-@pytest.mark.parametrize(("option", "value"), [("--scheduler", "tcp://127.0.0.1:9"), ("--workers", 2)])
-def test_what_needs_dask_says_how_to_install_it(files, option, value, capsys, monkeypatch):
-    monkeypatch.setattr("openmm_density.extensions.batch.clusters.has_dask", lambda: False)
-    assert run("batch", *MODELS, option, value) == 2
-    assert (
-        f'{option} needs Dask, which is not installed: pip install "openmm-density[batch]"'
-        in capsys.readouterr().err
-    )
+def test_what_needs_dask_says_how_to_install_it(files, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    assert run("batch", *MODELS, "--scheduler", "tcp://127.0.0.1:9") == 2
+    said = '--scheduler needs Dask, which is not installed: pip install "openmm-density[batch]"'
+    assert said in capsys.readouterr().err
 
 
 def test_two_rows_with_one_folder_are_refused(files, capsys):
@@ -200,15 +199,18 @@ def test_a_batch_that_is_over_says_what_came_of_it(fitted, files, capsys):
 def test_cores_and_gpus_are_shared_out(monkeypatch):
     monkeypatch.setattr(devices, "core_count", lambda: 16)
     share = devices.shared_out(100)
-    assert (share.fits, len(share.slots), share.threads) == (16, 16, 1)
+    assert (share.places, share.threads) == ([{}] * 16, 1)
     assert devices.shared_out(3).threads == 5
-    assert devices.shared_out(100, threads=3).fits == 6
-    assert (devices.shared_out(100, 4).fits, devices.shared_out(100, 4).threads) == (4, 4)
+    assert len(devices.shared_out(100, threads=3).places) == 6
+    assert (len(devices.shared_out(100, 4).places), devices.shared_out(100, 4).threads) == (4, 4)
     share = devices.shared_out(100, gpus=["0", "3"])
-    assert [slot.environment["CUDA_VISIBLE_DEVICES"] for slot in share.slots] == ["0", "3"]
-    assert [slot.fits for slot in share.slots] == [8, 8] and share.threads == 1
-    assert [slot.fits for slot in devices.shared_out(3, gpus=["0", "1"]).slots] == [2, 1]
-    assert [slot.fits for slot in devices.shared_out(100, 5, ["0", "1"]).slots] == [3, 2]
+    assert fits_on_gpus(share) == {"0": 8, "3": 8} and share.threads == 1
+    assert fits_on_gpus(devices.shared_out(3, gpus=["0", "1"])) == {"0": 2, "1": 1}
+    assert fits_on_gpus(devices.shared_out(100, 5, ["0", "1"])) == {"0": 3, "1": 2}
+
+
+def fits_on_gpus(share):
+    return Counter(place["CUDA_VISIBLE_DEVICES"] for place in share.places)
 
 
 def test_no_more_fits_share_a_gpu_than_its_memory_has_room_for(monkeypatch):
@@ -220,9 +222,9 @@ def test_no_more_fits_share_a_gpu_than_its_memory_has_room_for(monkeypatch):
         return type("", (), {"returncode": 0, "stdout": "143771\n24564\n"})
 
     monkeypatch.setattr(devices.subprocess, "run", run)
-    assert [slot.fits for slot in devices.shared_out(100, gpus=["0", "3"]).slots] == [5, 5]
+    assert fits_on_gpus(devices.shared_out(100, gpus=["0", "3"])) == {"0": 5, "3": 5}
     assert asked[0][-2:] == ["-i", "0,3"] and "--query-gpu=memory.total" in asked[0]
-    assert [slot.fits for slot in devices.shared_out(100, 16, gpus=["0", "3"]).slots] == [8, 8]
+    assert fits_on_gpus(devices.shared_out(100, 16, gpus=["0", "3"])) == {"0": 8, "3": 8}
 
 
 def test_gpus_are_those_that_programs_see(monkeypatch):

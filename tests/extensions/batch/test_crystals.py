@@ -182,11 +182,8 @@ def test_a_job_that_asks_for_a_gpu_gets_one(files, monkeypatch, arguments, gpus)
     assert batch.gpus_for([replace(job, arguments=own) for own in arguments]) == gpus
 
 
-def test_fits_that_name_no_platform_do_not_run_on_the_gpus_of_others(files, monkeypatch):
-    monkeypatch.setattr(batch, "has_dask", lambda: True)
-    jobs = jobs_of([files / "one.pdb", files / "two.pdb"], [files / "map.mrc"], 5.0, files / "out")
-    several = Batch([replace(jobs[0], arguments=("--platform", "CUDA")), jobs[1]])
+def test_fits_that_name_no_platform_do_not_run_on_the_gpus_of_others():
     share = batch.shared_out(2, None, ["0"], 1)
-    assert [slot.environment for slot in share.slots] == [{"CUDA_VISIBLE_DEVICES": "0"}]
-    assert several.settings(share).arguments == ("--threads", "1")
-    assert several.settings(share, ["0"]).arguments == ("--threads", "1", "--platform", "CUDA")
+    assert all(place == {"CUDA_VISIBLE_DEVICES": "0"} for place in share.places)
+    assert batch.settings_of(share).arguments == ("--threads", "1")
+    assert batch.settings_of(share, ["0"]).arguments == ("--threads", "1", "--platform", "CUDA")

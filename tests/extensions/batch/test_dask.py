@@ -1,4 +1,4 @@
-"""Batches by Dask on this machine: nothing is lost, and the results are those of an undisturbed run."""
+"""Batches on this machine and by Dask: nothing is lost, and the results are those of an undisturbed run."""
 
 import json
 import os
@@ -7,8 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import suppress
-from dataclasses import replace
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import mdtraj
@@ -17,13 +16,10 @@ import pytest
 
 from openmm_density.base.errors import InputError, SimulationError
 from openmm_density.extensions.batch import Batch
-from openmm_density.extensions.batch.clusters import local_engine, scheduler_engine
-from openmm_density.extensions.batch.devices import Slot
-from openmm_density.extensions.batch.engines import DaskEngine
+from openmm_density.extensions.batch.clusters import scheduler_engine
+from openmm_density.extensions.batch.engines import ThisMachine
 
 from .conftest import OPTIONS
-
-distributed = pytest.importorskip("distributed", reason='no Dask: pip install "openmm-density[batch]"')
 
 
 @pytest.fixture(scope="module")
@@ -110,24 +106,25 @@ def run_in_thread(batch, engine, settings):
     return thread, results
 
 
-def test_a_killed_worker_and_a_killed_fit_make_no_difference(jobs, program, tmp_path):
+def test_a_killed_fit_makes_no_difference(jobs, program, tmp_path):
     jobs, go = jobs[:2], tmp_path / "go"
-    settings = program(COUNTING % str(go))
-    thread, results = run_in_thread(Batch(jobs, tmp_path / "out"), local_engine([Slot()] * 2), settings)
+    engine = nullcontext(ThisMachine([{}, {}]))
+    thread, results = run_in_thread(Batch(jobs, tmp_path / "out"), engine, program(COUNTING % str(go)))
     wait_until(lambda: two_steps_done(jobs))
-    workers = {
-        pid: [*children(pid)]
-        for pid, words in children(os.getpid()).items()
-        if any("openmm_density.extensions.batch.worker" in word for word in words)
-    }
-    fits = {fit: worker for worker, own in workers.items() for fit in own}
-    lost, killed = fits
-    os.kill(fits[lost], signal.SIGKILL)
-    wait_until(lambda: not is_alive(lost))  # it ends with its worker
+    (killed, *_) = (pid for pid, words in children(os.getpid()).items() if jobs[0].folder in words)
     os.kill(killed, signal.SIGKILL)
     go.touch()
     thread.join()
     assert_counted(jobs, results)
+
+
+def test_fits_are_ended_where_no_more_results_are_wanted(jobs, program):
+    settings = program("finish(cc_final=.5) if folder.name == 'a_seed0' else time.sleep(600)")
+    found = ThisMachine([{}, {}]).run(jobs, settings, lambda *_: None)
+    assert next(found).job == jobs[0]
+    found.close()
+    assert not [words for words in children(os.getpid()).values() if "--output" in words]
+    assert not any((Path(job.folder) / "summary.json").exists() for job in jobs[1:])
 
 
 def test_a_killed_command_goes_on_when_it_is_given_again(fragment, tmp_path, undisturbed):
@@ -136,7 +133,7 @@ def test_a_killed_command_goes_on_when_it_is_given_again(fragment, tmp_path, und
     command = [sys.executable, "-m", "openmm_density", "batch", *words]
     killed = subprocess.Popen(command, cwd=fragment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     wait_until(lambda: saved_states(tmp_path / "out"))
-    below = [pid for worker in children(killed.pid) for pid in (worker, *children(worker))]
+    below = [*children(killed.pid)]
     killed.kill()
     killed.communicate()
     wait_until(lambda: not any(map(is_alive, below)))
@@ -147,27 +144,14 @@ def test_a_killed_command_goes_on_when_it_is_given_again(fragment, tmp_path, und
     assert_same(coordinates(tmp_path / "out"), undisturbed)
 
 
-def test_a_restarted_scheduler_makes_no_difference(jobs, program, tmp_path, monkeypatch):
-    jobs, go = jobs[:1], tmp_path / "go"
-    settings = program(COUNTING % str(go))
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
-    with Scheduler(tmp_path) as first:
-        thread, results = run_in_thread(Batch(jobs), scheduler_engine(first.address), settings)
-        wait_until(lambda: two_steps_done(jobs))
-        first.kill()
-    with Scheduler(tmp_path, first.port):
-        go.touch()
-        thread.join()
-    assert_counted(jobs, results)
-
-
 class Scheduler:
     """A scheduler and a worker, as a user starts them."""
 
-    def __init__(self, folder, port=0):
+    def __init__(self, folder):
+        pytest.importorskip("distributed", reason='no Dask: pip install "openmm-density[batch]"')
         file = folder / f"scheduler-{time.time_ns()}.json"
         own = ("--no-dashboard", "--local-directory", str(folder))
-        listening = ("--host", "127.0.0.1", "--port", str(port), "--dashboard-address", "127.0.0.1:0")
+        listening = ("--host", "127.0.0.1", "--port", "0", "--dashboard-address", "127.0.0.1:0")
         # They end by themselves where nobody is left to end them.
         listening = (*listening, "--idle-timeout", "900s")
         program = (sys.executable, "-m", "distributed.cli.dask_scheduler", *listening)
@@ -176,7 +160,6 @@ class Scheduler:
         ]
         wait_until(lambda: file.exists() and file.read_text().endswith("}"))
         self.address = json.loads(file.read_text())["address"]
-        self.port = int(self.address.rpartition(":")[2])
         program = (
             sys.executable,
             "-m",
@@ -204,53 +187,26 @@ class Scheduler:
         self._processes[0].wait()
 
 
-def test_a_client_of_the_users_own_runs_jobs_and_hears_of_them(jobs, program):
-    code = """
-    tell(stage='heat', step=3, total=9)
-    time.sleep(0.2)
-    finish(cc_final=float(os.environ["CUDA_VISIBLE_DEVICES"]))
-    """
-    settings = replace(program(code), batch="own")
+def test_a_scheduler_of_the_users_own_runs_jobs_and_tells_of_them(jobs, program, tmp_path, monkeypatch):
+    settings = program("tell(stage='heat', step=3, total=9); time.sleep(0.2); finish(cc_final=.5)")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
     heard = []
-    with local_engine([Slot(2, {"CUDA_VISIBLE_DEVICES": "3"})]) as started:
-        engine = DaskEngine(started.client)
+    with Scheduler(tmp_path) as scheduler, scheduler_engine(scheduler.address) as engine:
         found = list(engine.run(jobs, settings, lambda name, told: heard.append((name, told["stage"]))))
         wait_until(lambda: len({name for name, _ in heard}) == 4)
-    assert [(result.state, result.figures["cc"]) for result in found] == [("finished", 3.0)] * 4
+    assert sorted(result.job.name for result in found) == [job.name for job in jobs]
+    assert all(result.figures["cc"] == 0.5 for result in found)
 
 
-def test_the_next_job_waits_with_the_scheduler_and_not_with_a_worker(jobs, program, tmp_path):
-    """Of four jobs the third runs until the fourth is seen to wait: where it does a worker that is lost takes one job with it."""
-    names = [job.name for job in jobs]
-    code = f"""
-    while folder.name == {names[2]!r} and not Path({str(tmp_path / "go")!r}).exists():
-        time.sleep(0.01)
-    finish(cc_final=.5)
-    """
-    settings, found = program(code), []
-    with local_engine([Slot()]) as engine:
-        thread = threading.Thread(
-            target=lambda: found.extend(engine.run(jobs, settings, lambda *_: None)), daemon=True
-        )
-        thread.start()
-        look = engine.client.run_on_scheduler
-        wait_until(lambda: look(lambda dask_scheduler: len(dask_scheduler.queued)) == 1)
-        assert look(
-            lambda dask_scheduler: [len(each.processing) for each in dask_scheduler.workers.values()]
-        ) == [1]
-        (tmp_path / "go").touch()
-        thread.join()
-    assert [result.job.name for result in found] == names
-
-
-def test_a_job_that_ends_its_worker_is_told_and_others_finish(jobs, program, monkeypatch):
-    monkeypatch.setattr("openmm_density.extensions.batch.clusters.ALLOWED_FAILURES", 1)
-    code = "os.kill(os.getppid(), 9) if folder.name == 'a_seed0' else finish(cc_final=.5)"
-    settings = program(code)
-    with local_engine([Slot()]) as engine:
-        found = {result.job.name: result for result in engine.run(jobs, settings, lambda *_: None)}
-    assert [found[job.name].error for job in jobs[1:]] == [None] * 3
-    assert "its worker was lost again and again" in found["a_seed0"].error
+def test_a_scheduler_that_is_lost_is_told(jobs, program, tmp_path, monkeypatch):
+    settings = program("tell(stage='heat', step=3, total=9); time.sleep(600)")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
+    with (
+        Scheduler(tmp_path) as scheduler,
+        scheduler_engine(scheduler.address) as engine,
+        pytest.raises(SimulationError, match="the Dask scheduler was lost, and 4 jobs are left"),
+    ):
+        list(engine.run(jobs, settings, lambda *_: scheduler.kill()))
 
 
 def test_a_scheduler_that_does_not_answer_is_refused(monkeypatch):
@@ -263,12 +219,3 @@ def test_a_scheduler_that_does_not_answer_is_refused(monkeypatch):
         scheduler_engine("tcp://127.0.0.1:9"),
     ):
         pass
-
-
-def test_a_scheduler_that_is_lost_for_good_is_told(jobs, program):
-    settings = program("tell(stage='heat', step=3, total=9); time.sleep(600)")
-    with (
-        local_engine([Slot()]) as engine,
-        pytest.raises(SimulationError, match="the Dask scheduler was lost, and 4 jobs are left"),
-    ):
-        list(engine.run(jobs, settings, lambda *_: threading.Thread(target=engine.client.close).start()))

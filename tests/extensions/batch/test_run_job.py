@@ -11,9 +11,9 @@ import pytest
 
 from openmm_density.base.errors import InputError
 from openmm_density.extensions.batch import Batch
-from openmm_density.extensions.batch.engines import OneByOne
+from openmm_density.extensions.batch.engines import ThisMachine
 from openmm_density.extensions.batch.job_folder import JobFolder
-from openmm_density.extensions.batch.run_job import MemoryQueue, host_memory, job_memory, run_job
+from openmm_density.extensions.batch.run_job import MemoryRoom, host_memory, job_memory, run_job
 from openmm_density.fitting.locks import FolderLock
 
 
@@ -103,7 +103,7 @@ def test_the_reason_is_kept_where_the_disk_that_has_the_log_is_full(jobs, progra
     monkeypatch.setattr("openmm_density.extensions.batch.batch.write_tables", write_tables)
     found = []
     with pytest.raises(InputError, match=r"batch\.csv"):
-        for result in batch.run_on(nullcontext(OneByOne()), program(code)):
+        for result in batch.run_on(nullcontext(ThisMachine()), program(code)):
             found.append(result.error)
     assert found == ["state.npz: it cannot be written (No space left on device): check the folder."]
 
@@ -156,7 +156,7 @@ def test_a_platform_that_is_not_here_is_refused_before_the_first_job(jobs, tmp_p
 def test_others_finish_where_one_fails(jobs, program, tmp_path):
     batch = Batch(jobs, tmp_path / "out")
     settings = program("sys.exit(1) if folder.name.startswith('a_seed0') else finish(cc_final=.5)")
-    results = list(batch.run_on(nullcontext(OneByOne()), settings))
+    results = list(batch.run_on(nullcontext(ThisMachine()), settings))
     assert [result.state for result in results] == ["failed", *["finished"] * 3]
     rows = json.loads((tmp_path / "out" / "batch.json").read_text())["jobs"]
     assert [row["state"] for row in rows] == ["failed", *["finished"] * 3]
@@ -210,15 +210,13 @@ def test_an_earlier_fit_of_no_batch_is_kept(jobs):
         Batch(jobs)
 
 
-def test_jobs_larger_than_memory_allows_wait(tmp_path, monkeypatch):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr("openmm_density.extensions.batch.run_job._INTERVAL", 0.01)
-    queue = MemoryQueue("batch", total=100 << 20)
+def test_jobs_larger_than_memory_allows_wait():
+    memory = MemoryRoom(100 << 20)
     entered, leave = [], {name: threading.Event() for name in "abcd"}
     known = {name: threading.Event() for name in "abcd"}  # that it waits, or has entered
 
     def take(name, megabytes):
-        with queue.room(megabytes << 20, known[name].set):
+        with memory.room(megabytes << 20, known[name].set):
             entered.append(name)
             known[name].set()
             leave[name].wait(60)
@@ -239,21 +237,6 @@ def test_jobs_larger_than_memory_allows_wait(tmp_path, monkeypatch):
     for thread in threads:
         thread.join()
     assert entered[-1] == "d"
-    assert list((tmp_path / f"openmm-density-{os.getuid()}").iterdir()) == []
-
-
-def test_a_killed_process_leaves_its_room_to_others(tmp_path, monkeypatch):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    queue = MemoryQueue("batch", total=100 << 20)
-    child = os.fork()
-    if not child:
-        with queue.room(90 << 20, lambda: None):
-            os.kill(os.getpid(), 9)
-    os.waitpid(child, 0)
-    waited = []
-    with queue.room(90 << 20, lambda: waited.append(1)):
-        pass
-    assert not waited
 
 
 def test_memory_is_estimated_from_the_sizes_of_the_files(jobs, tmp_path):

@@ -7,9 +7,9 @@ import pytest
 from openmm_density.cli import build_parser
 from openmm_density.extensions.batch import batch
 from openmm_density.extensions.batch.command_arguments import fit_words
-from openmm_density.extensions.batch.devices import MachineShare, Slot
+from openmm_density.extensions.batch.devices import MachineShare
 
-SHARED, ALONE = Slot(4, {"CUDA_VISIBLE_DEVICES": "2"}), Slot(1, {"CUDA_VISIBLE_DEVICES": "3"})
+SHARED, ALONE = {"CUDA_VISIBLE_DEVICES": "2"}, {"CUDA_VISIBLE_DEVICES": "3"}
 
 
 @pytest.fixture
@@ -23,30 +23,23 @@ def started(monkeypatch):
         yield {"CUDA_VISIBLE_DEVICES": "0", "CUDA_MPS_PIPE_DIRECTORY": f"pipes of {gpu}"}
         events.append("service ended")
 
-    @contextmanager
-    def engine(slots):
-        events.extend(slots)
-        yield "engine"
-        events.append("engine ended")
-
     monkeypatch.setattr(batch, "shared_gpu", service)
-    monkeypatch.setattr(batch, "local_engine", engine)
-    monkeypatch.setattr(batch, "has_dask", lambda: True)
+    monkeypatch.setattr(batch, "ThisMachine", lambda places: [*places])
     return events
 
 
 def test_each_gpu_with_several_fits_has_a_service_as_long_as_they_run(started):
-    with batch.local(MachineShare([SHARED, ALONE], 2)) as engine:
-        assert engine == "engine"
-    through = Slot(4, {"CUDA_VISIBLE_DEVICES": "0", "CUDA_MPS_PIPE_DIRECTORY": "pipes of 2"})
-    assert started == ["service for 2", through, ALONE, "engine ended", "service ended"]
+    with batch.local(MachineShare([SHARED, ALONE, SHARED], 2)) as places:
+        through = {"CUDA_VISIBLE_DEVICES": "0", "CUDA_MPS_PIPE_DIRECTORY": "pipes of 2"}
+        assert places == [through, ALONE, through] and started == ["service for 2"]
+    assert started == ["service for 2", "service ended"]
 
 
-@pytest.mark.parametrize(("mps", "slots"), [("off", [SHARED]), ("auto", [ALONE]), ("auto", [Slot(), Slot()])])
-def test_there_is_none_where_it_is_off_or_nothing_is_shared(started, mps, slots):
-    with batch.local(MachineShare(slots, 2), mps):
-        pass
-    assert started == [*slots, "engine ended"]
+@pytest.mark.parametrize(("mps", "places"), [("off", [SHARED] * 2), ("auto", [ALONE]), ("auto", [{}, {}])])
+def test_there_is_none_where_it_is_off_or_nothing_is_shared(started, mps, places):
+    with batch.local(MachineShare(places, 2), mps) as used:
+        assert used == places
+    assert started == []
 
 
 def test_it_is_no_option_of_a_fit():
