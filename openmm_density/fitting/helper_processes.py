@@ -5,15 +5,13 @@ Reports, files and pictures come out as if the fit had made them itself, and whe
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Hashable, Iterator
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from queue import SimpleQueue
+from concurrent.futures import CancelledError, Future
+from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
 from ..maps.density_map import DensityMap
-from .worker_process import SharedArgument, WorkerProcess, available_cores, kill_all
+from .worker_process import NoAnswer, SharedArgument, WorkerPool, available_cores
 
 MOST_PROCESSES = 4
 """There is no more to do beside a fit."""
@@ -52,7 +50,7 @@ class HelperResult(Generic[_Result]):
         assert self._future is not None
         try:
             return self._future.result()
-        except (_NoAnswer, CancelledError):
+        except (NoAnswer, CancelledError):
             return self._call()
 
 
@@ -60,21 +58,10 @@ class HelperProcesses:
     """Call functions in so many processes; with none, here, when what they return is asked for."""
 
     def __init__(self, count: int = 0) -> None:
-        self._idle: SimpleQueue[WorkerProcess] = SimpleQueue()
         self._shared: dict[int, SharedArgument] = {}
         self._begun: dict[tuple[Callable[..., Any], Hashable], HelperResult[Any]] = {}
-        self._threads: ThreadPoolExecutor | None = None
-        callers: list[WorkerProcess] = []
-        with suppress(OSError):  # no more processes are allowed here
-            callers += (WorkerProcess(*_MODULES) for _ in range(count))
-        if not callers:
-            self._ended = lambda: None
-            return
-        for caller in callers:
-            self._idle.put(caller)
-        # Each waits for one process.
-        self._threads = ThreadPoolExecutor(len(callers))
-        self._ended = weakref.finalize(self, _end, self._threads, callers)
+        pool = WorkerPool(count, *_MODULES) if count else None
+        self._pool = pool if pool is not None and pool.workers else None
 
     @classmethod
     def of_fit(cls, platform: str, threads: int | None, density_map: DensityMap) -> HelperProcesses:
@@ -88,7 +75,7 @@ class HelperProcesses:
     @property
     def has_processes(self) -> bool:
         """Whether anything is done beside the fit."""
-        return self._threads is not None
+        return self._pool is not None
 
     def shared(self, value: Any) -> SharedArgument:
         """Return an argument of many calls, the same for the same object."""
@@ -102,9 +89,9 @@ class HelperProcesses:
         def call() -> _Result:
             return function(*(each.value if isinstance(each, SharedArgument) else each for each in arguments))
 
-        if self._threads is None:
+        if self._pool is None:
             return HelperResult(call)
-        return HelperResult(call, self._threads.submit(self._asked, function, arguments))
+        return HelperResult(call, self._pool.begin(function, *arguments))
 
     def once(self, key: Hashable, function: Callable[..., _Result], *arguments: Any) -> HelperResult[_Result]:
         """Call a function beside the fit, once for what a key tells of its arguments."""
@@ -123,29 +110,6 @@ class HelperProcesses:
 
     def end(self) -> None:
         """End the processes at once; what they have not answered is done here, where it is asked for."""
-        self._threads = None
-        self._ended()
-
-    def _asked(self, function: Callable[..., _Result], arguments: tuple[Any, ...]) -> _Result:
-        caller = self._idle.get()
-        try:
-            if not caller.is_ready:
-                caller.answer()
-            caller.send(function, *arguments)
-            returned, found = caller.answer()
-        except Exception as error:  # it ended, or something cannot be sent
-            raise _NoAnswer from error
-        finally:
-            self._idle.put(caller)
-        if not returned:
-            raise _NoAnswer
-        return found
-
-
-class _NoAnswer(Exception):
-    """A process ended, or its call raised an error."""
-
-
-def _end(threads: ThreadPoolExecutor, callers: list[WorkerProcess]) -> None:
-    threads.shutdown(wait=False, cancel_futures=True)
-    kill_all(callers)
+        if self._pool is not None:
+            self._pool.end()
+            self._pool = None

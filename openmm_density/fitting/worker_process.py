@@ -7,18 +7,24 @@ import os
 import pickle
 import re
 import sys
+import threading
+import weakref
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from importlib import import_module
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 from ..base.program_process import begin_program
 
 # Bytes that a worker takes, with a map of 1 Å or coarser or a table of it.
 _MEMORY = 600e6
+# Seconds after which a process should have loaded what it needs, as it does not in a program that Python is embedded in.
+_START = 120.0
 # What would make threads of its own in a worker, or take a GPU.
 _ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
@@ -49,16 +55,17 @@ class SharedArgument:
 
     def packed(self) -> bytes:
         """Return the message that has a process keep it."""
-        packed = self._packed or pickle.dumps(("keep", self.number, self.value), pickle.HIGHEST_PROTOCOL)
-        if self._is_packed_once:
-            self._packed = packed
-        return packed
+        with _PACKING:  # for one process after the other: it may be large
+            packed = self._packed or pickle.dumps(("keep", self.number, self.value), pickle.HIGHEST_PROTOCOL)
+            if self._is_packed_once:
+                self._packed = packed
+            return packed
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _named, (self.number,)
 
 
-_numbers = itertools.count()
+_numbers, _PACKING = itertools.count(), threading.Lock()
 
 
 def _named(number: int) -> SharedArgument:
@@ -96,9 +103,9 @@ class WorkerProcess:
                 self.kept.add(each.number)
         self.connection.send(("call", function, arguments))
 
-    def forget_others(self, *kept: SharedArgument) -> None:
-        """Have it keep no shared arguments but some."""
-        for number in self.kept - {each.number for each in kept}:
+    def forget(self, numbers: set[int]) -> None:
+        """Have it forget shared arguments."""
+        for number in self.kept & numbers:
             self.connection.send(("forget", number))
             self.kept.remove(number)
 
@@ -115,11 +122,77 @@ class WorkerProcess:
         self.connection.close()
 
 
-def kill_all(processes: Sequence[WorkerProcess]) -> None:
-    """End processes at once: side by side, as the system takes a while to free the memory of each."""
-    for each in processes:
+class NoAnswer(Exception):
+    """No process is left, a call cannot be sent, or it raised the error that is told."""
+
+
+class WorkerPool:
+    """Processes that call functions, each one after the other; what one that ends was doing is done by another.
+
+    `count`: how many, fewer where no more are allowed; `*modules`: see `WorkerProcess`. Attributes: `workers`, those that
+    were started; `has_begun`: whether any of them could load what it needs.
+    """
+
+    def __init__(self, count: int, *modules: str) -> None:
+        self.workers: list[WorkerProcess] = []
+        self.has_begun = False
+        with suppress(OSError):  # no more processes are allowed here
+            self.workers += (WorkerProcess(*modules) for _ in range(count))
+        self._idle: SimpleQueue[WorkerProcess | None] = SimpleQueue()
+        for each in self.workers:
+            self._idle.put(each)
+        self._left, self._forgotten = len(self.workers), set[int]()
+        # Each waits for one process.
+        self._threads = ThreadPoolExecutor(max(len(self.workers), 1))
+        self._ended = weakref.finalize(self, _end, self._threads, self.workers)
+
+    def begin(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        """Call a function in a process as soon as one is idle; the future raises NoAnswer where it does not return."""
+        return self._threads.submit(self._asked, function, arguments)
+
+    def forget(self, shared: SharedArgument) -> None:
+        """Have the processes forget a shared argument that is not used any more."""
+        self._forgotten.add(shared.number)
+
+    def end(self) -> None:
+        """End the processes at once."""
+        self._ended()
+
+    def _asked(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+        while (worker := self._idle.get()) is not None:
+            try:
+                if not worker.is_ready:
+                    if not worker.connection.poll(_START):
+                        raise EOFError
+                    worker.answer()
+                self.has_begun = True
+                worker.forget(self._forgotten)
+                worker.send(function, *arguments)
+                returned, found = worker.answer()
+            except (EOFError, OSError):  # it has ended, as by want of memory
+                worker.process.kill()
+                with _PACKING:
+                    self._left -= 1
+                    if self._left:
+                        continue
+                break
+            except Exception as error:  # something cannot be sent
+                self._idle.put(worker)
+                raise NoAnswer(f"{type(error).__name__}: {error}") from error
+            self._idle.put(worker)
+            if not returned:
+                raise NoAnswer(found)
+            return found
+        self._idle.put(None)
+        raise NoAnswer("the processes ended, as where memory runs out: use fewer threads")
+
+
+def _end(threads: ThreadPoolExecutor, workers: Sequence[WorkerProcess]) -> None:
+    threads.shutdown(wait=False, cancel_futures=True)
+    # Side by side, as the system takes a while to free the memory of each.
+    for each in workers:
         each.process.kill()
-    for each in processes:
+    for each in workers:
         each.kill()
 
 

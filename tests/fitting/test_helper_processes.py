@@ -131,9 +131,7 @@ def test_what_a_process_cannot_do_is_done_here(processes, parts):
 
 def test_where_a_process_ends_all_is_done_here():
     beside_it = HelperProcesses(1)
-    caller = beside_it._idle.get()
-    beside_it._idle.put(caller)
-    caller.process.kill()
+    beside_it._pool.workers[0].process.kill()
     assert [beside_it.begin(os.getpid).result() for _ in range(2)] == [os.getpid()] * 2
     left = beside_it.begin(time.sleep, 0.0)
     beside_it.end()

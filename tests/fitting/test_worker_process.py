@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from openmm_density.fitting.worker_process import SharedArgument, WorkerProcess
+from openmm_density.fitting.worker_process import NoAnswer, SharedArgument, WorkerPool, WorkerProcess
 
 # It stops its worker and has it call before it waits for its end, so that the worker answers nobody.
 PARENT = """
@@ -55,8 +55,31 @@ def test_shared_arguments_are_sent_once_and_forgotten_on_demand():
     for shared, length in ((first, 2), (second, 1), (first, 2)):
         worker.send(len, shared)
         assert worker.answer() == (True, length)
-    worker.forget_others(second)
+    worker.forget({first.number})
     assert worker.kept == {second.number}
     worker.send(len, 5)
     assert worker.answer() == (False, "TypeError: object of type 'int' has no len()")
     worker.kill()
+
+
+def test_what_one_that_ends_was_doing_is_done_by_another_and_the_last_one_says_so():
+    pool = WorkerPool(2)
+    lost, other = pool.workers
+    lost.process.kill()
+    lost.process.wait()
+    assert [pool.begin(abs, -number).result() for number in range(4)] == [0, 1, 2, 3]
+    with pytest.raises(NoAnswer, match="ZeroDivisionError"):
+        pool.begin(divmod, 1, 0).result()
+    other.process.kill()
+    with pytest.raises(NoAnswer, match="the processes ended"):
+        pool.begin(abs, -1).result()
+    pool.end()
+
+
+def test_a_shared_argument_is_forgotten_before_the_next_call():
+    pool = WorkerPool(1)
+    shared = SharedArgument([1, 2])
+    assert pool.begin(len, shared).result() == 2
+    pool.forget(shared)
+    assert pool.begin(abs, -1).result() == 1 and pool.workers[0].kept == set()
+    pool.end()

@@ -109,19 +109,19 @@ def test_processes_find_bit_for_bit_what_one_alone_finds(
 def test_a_process_that_is_lost_is_not_missed(
     search: Search, workers: TrialWorkers, alone: list[StretchTrial]
 ) -> None:
-    lost = workers._workers[0].process
+    lost = workers._pool.workers[0].process
     lost.kill()
     lost.wait()
     done, trials = search.run(workers)
     assert done
     assert_same(trials, alone)
-    for worker in workers._workers:
+    for worker in workers._pool.workers:
         worker.process.kill()
         worker.process.wait()
     with pytest.raises(SimulationError, match="use fewer threads"):
         search.run(workers)
     # The next search has new ones.
-    assert workers._workers == []
+    assert workers._pool is None
 
 
 def test_a_request_to_stop_ends_processes_in_the_middle(search: Search) -> None:
@@ -135,7 +135,7 @@ def test_a_request_to_stop_ends_processes_in_the_middle(search: Search) -> None:
 
     with TrialWorkers(2) as workers:
         workers.start()
-        processes = [worker.process for worker in workers._workers]
+        processes = [worker.process for worker in workers._pool.workers]
         done, trials = search.run(workers, Soon())
         assert not done
         assert all(process.poll() is not None for process in processes)
@@ -154,7 +154,7 @@ def test_an_error_in_a_process_is_told_and_ends_the_others(search: Search) -> No
     ):
         workers.start()
         workers.run(search.tools, search.positions, [nowhere], Going, lambda _: None)
-    assert workers._workers == []
+    assert workers._pool is None
 
 
 def test_processes_start_where_there_is_enough_to_do(
@@ -162,9 +162,9 @@ def test_processes_start_where_there_is_enough_to_do(
 ) -> None:
     with TrialWorkers(2) as workers:
         done, trials = search.run(workers)
-        assert done and workers._workers == []
+        assert done and workers._pool is None
         assert_same(trials, alone)
         monkeypatch.setattr("openmm_density.extensions.rebuilding.trial_workers._LITTLE", 10)
         done, trials = search.run(workers)
-        assert done and len(workers._workers) == 2
+        assert done and len(workers._pool.workers) == 2
         assert_same(trials, alone)
