@@ -1,4 +1,4 @@
-"""PaiNN's messages between neighbouring atoms, forward and backward by hand, and a whole network of them.
+"""PaiNN's messages between neighbouring atoms, and a whole network of them with its gradient.
 
 With F features, r the distance and **u** the direction from atom i to its neighbour j, and r_c the cut-off, the message to i is
 
@@ -8,9 +8,6 @@ With F features, r the distance and **u** the direction from atom i to its neigh
 
 where j has sent (φ, φ′, φ″), 3 F numbers made of its scalars, and has F vectors **v**. The filter is worked out from its
 definition for every pair, never interpolated, and forces are the derivatives of what is evaluated.
-
-Backward, with the gradients by Δs and Δ**v** given, every atom gathers from the same list what it had sent, so that no sum needs
-atomics: row a adds up w ∂s_b, w′ (−**u**_ab·∂**v**_b) and w″ ∂**v**_b over its neighbours b.
 
 Source: Schütt, Unke and Gastegger, ICML 2021 (arXiv:2102.03150).
 """
@@ -22,24 +19,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..library import LIBRARY, define, define_in_pytorch, in_own_thread
+from ..library import LIBRARY, define
 from . import reference
 
-__all__ = ["messages", "messages_backward", "painn"]
+__all__ = ["messages", "painn"]
 
 
 _LIST = "Tensor positions, Tensor? box, Tensor offsets, Tensor neighbors, Tensor shifts"
 
-_MESSAGES = define_in_pytorch(
-    f"messages({_LIST}, Tensor sent, Tensor vectors, Tensor filter, float cutoff) -> (Tensor by_scalars, Tensor by_vectors)",
-    in_own_thread(reference.messages),
+LIBRARY.define(
+    f"messages({_LIST}, Tensor sent, Tensor vectors, Tensor filter, float cutoff) -> (Tensor by_scalars, Tensor by_vectors)"
 )
-
-_MESSAGES_BACKWARD = define_in_pytorch(
-    f"messages_backward({_LIST}, Tensor sent, Tensor vectors, Tensor filter, float cutoff, Tensor by_scalars, Tensor by_vectors) "
-    "-> (Tensor by_positions, Tensor by_sent, Tensor by_sent_vectors)",
-    in_own_thread(reference.messages_backward),
-)
+LIBRARY.impl("messages", reference.messages, "CompositeImplicitAutograd")
 
 _PAINN = define(
     f"painn({_LIST}, Tensor kinds, Tensor[] weights, float cutoff) -> (Tensor energy, Tensor gradient)",
@@ -61,8 +52,8 @@ def messages(
 ) -> tuple[Tensor, Tensor]:
     """Return what every atom receives from its neighbours; callable from TorchScript.
 
-    PyTorch's own operators work it out, in float64. The same input gives the same bits, with any number of threads. Autograd does
-    not see through it: `messages_backward` is its derivative.
+    PyTorch's own operators work it out, in float64, and autograd differentiates it any number of times. The same input gives the
+    same bits, with any number of threads.
 
     Parameters
     ----------
@@ -95,49 +86,6 @@ def messages(
     """
     return torch.ops.openmm_density.messages(
         positions, box, offsets, neighbors, shifts, sent, vectors, filter, cutoff
-    )
-
-
-def messages_backward(
-    positions: Tensor,
-    box: Tensor | None,
-    offsets: Tensor,
-    neighbors: Tensor,
-    shifts: Tensor,
-    sent: Tensor,
-    vectors: Tensor,
-    filter: Tensor,
-    cutoff: float,
-    by_scalars: Tensor,
-    by_vectors: Tensor,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the gradients of a number L of which those by the messages are given; callable from TorchScript.
-
-    Parameters
-    ----------
-    positions, box, offsets, neighbors, shifts, sent, vectors, filter, cutoff
-        As of `messages`.
-    by_scalars : Tensor, shape (N, F), float32
-        ∂L/∂Δs.
-    by_vectors : Tensor, shape (N, 3, F), float32
-        ∂L/∂Δ**v**.
-
-    Returns
-    -------
-    by_positions : Tensor, shape (N, 3), of the positions' type
-        ∂L/∂x, through distances and directions.
-    by_sent : Tensor, shape (N, 3 F), float32
-        ∂L/∂(φ, φ′, φ″).
-    by_sent_vectors : Tensor, shape (N, 3, F), float32
-        ∂L/∂**v**.
-
-    Raises
-    ------
-    ValueError
-        As `messages`.
-    """
-    return torch.ops.openmm_density.messages_backward(
-        positions, box, offsets, neighbors, shifts, sent, vectors, filter, cutoff, by_scalars, by_vectors
     )
 
 
@@ -181,18 +129,6 @@ def painn(
         As `messages`, where a weight is missing or has another shape, and (on the CPU) where a pair is in the list one way only.
     """
     return torch.ops.openmm_density.painn(positions, box, offsets, neighbors, shifts, kinds, weights, cutoff)
-
-
-@torch.library.register_fake(_MESSAGES, lib=LIBRARY)
-def _shapes(*arguments: Any) -> tuple[Tensor, Tensor]:
-    sent, vectors = arguments[5:7]
-    return sent.new_empty((sent.shape[0], sent.shape[1] // 3)), torch.empty_like(vectors)
-
-
-@torch.library.register_fake(_MESSAGES_BACKWARD, lib=LIBRARY)
-def _shapes_backward(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
-    positions, sent, vectors = arguments[0], *arguments[5:7]
-    return positions.new_empty(positions.shape), torch.empty_like(sent), torch.empty_like(vectors)
 
 
 @torch.library.register_fake(_PAINN, lib=LIBRARY)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..library import Example
 from ..neighbors import neighbors
-from . import messages, messages_backward, painn
+from . import messages, painn
 
 _FEATURES, _RADIAL, _CUTOFF = 32, 8, 0.5
 
@@ -25,12 +25,10 @@ def examples() -> dict[str, Example]:
     listed = neighbors(positions, None, _CUTOFF, True)[:3]
     scene = (positions, None, *listed)
     features = (draw(60, 3 * _FEATURES), draw(60, 3, _FEATURES), draw(_RADIAL + 1, 3 * _FEATURES), _CUTOFF)
-    gradients = (draw(60, _FEATURES), draw(60, 3, _FEATURES))
     kinds = torch.arange(60, dtype=torch.int32) % 3
     network = (kinds, weights(draw, 3, _FEATURES, 2, _RADIAL), _CUTOFF)
     return {
         "messages": (messages, (*scene, *features)),
-        "messages_backward": (messages_backward, (*scene, *features, *gradients)),
         "painn": (painn, (*scene, *network)),
     }
 

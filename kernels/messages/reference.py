@@ -35,33 +35,6 @@ def messages(
     return scalars.to(sent.dtype), moved.to(sent.dtype)
 
 
-def messages_backward(
-    positions: Tensor,
-    box: Tensor | None,
-    offsets: Tensor,
-    neighbors: Tensor,
-    shifts: Tensor,
-    sent: Tensor,
-    vectors: Tensor,
-    filter: Tensor,
-    cutoff: float,
-    by_scalars: Tensor,
-    by_vectors: Tensor,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return what `openmm_density.kernels.messages.messages_backward` returns, with the same arguments."""
-    check_call("messages_backward", positions, box, offsets, neighbors, shifts, sent, vectors, filter, cutoff)
-    check_tables("messages_backward", {"by_scalars": (by_scalars, (len(positions), vectors.shape[2]))})
-    check_tables("messages_backward", {"by_vectors": (by_vectors, tuple(vectors.shape))})
-    with torch.enable_grad():
-        inputs = [tensor.detach().double().requires_grad_() for tensor in (positions, sent, vectors)]
-        x, from_scalars, from_vectors = inputs
-        first, second, d = _near_pairs(x, box, offsets, neighbors, shifts, cutoff)
-        scalars, moved = _messages(first, second, d, from_scalars, from_vectors, filter.double(), cutoff)
-        total = (scalars * by_scalars.double()).sum() + (moved * by_vectors.double()).sum()
-        found = torch.autograd.grad(total, inputs)
-    return found[0].to(positions.dtype), found[1].to(sent.dtype), found[2].to(sent.dtype)
-
-
 def painn(
     positions: Tensor,
     box: Tensor | None,

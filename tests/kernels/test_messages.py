@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from openmm_density.kernels import compilation
-from openmm_density.kernels.messages import example, messages, messages_backward, painn, reference
+from openmm_density.kernels.messages import example, messages, painn, reference
 from openmm_density.kernels.neighbors import neighbors
 
 CUTOFF = 0.5
@@ -70,13 +70,17 @@ def test_messages_and_their_derivative_are_those_that_autograd_finds(features, b
     sent, vectors, filter, cutoff = features_of(features, n_atoms=n_atoms)
     inputs = [each.double().requires_grad_() for each in (positions, sent, vectors)]
     received = by_definition(inputs[0], lattice, *listed, *inputs[1:], filter.double())
-    found = messages(positions, lattice, *listed, sent, vectors, filter, cutoff)
+    given = [each.requires_grad_() for each in (positions, sent, vectors)]
+    found = messages(given[0], lattice, *listed, *given[1:], filter, cutoff)
     assert_close(found, [each.detach().float() for each in received], 2e-6)
     gradients = gradients_of(features, n_atoms)
-    total = sum((one * other).sum() for one, other in zip(received, gradients))
-    wanted = torch.autograd.grad(total, inputs)
-    found = messages_backward(positions, lattice, *listed, sent, vectors, filter, cutoff, *gradients)
+    wanted = torch.autograd.grad(weighted(received, gradients), inputs)
+    found = torch.autograd.grad(weighted(found, gradients), given)
     assert_close([each.double() for each in found], wanted, 5e-6)
+
+
+def weighted(received, gradients):
+    return sum((one * other).sum() for one, other in zip(received, gradients))
 
 
 def by_definition(positions, box, offsets, neighbors, shifts, sent, vectors, filter):
@@ -140,13 +144,10 @@ def test_any_number_of_threads_gives_the_same_bits(box):
         for n_threads in (1, 2, 3, 2):
             torch.set_num_threads(n_threads)
             arguments = [*scene(box), *features_of(64)]
-            found.append(
-                [
-                    *messages(*arguments),
-                    *messages_backward(*arguments, *gradients_of(64)),
-                    *painn(*scene(box), *network_of(64)),
-                ]
-            )
+            inputs = [arguments[k].requires_grad_() for k in (0, 5, 6)]
+            received = messages(*arguments)
+            by_inputs = torch.autograd.grad(weighted(received, gradients_of(64)), inputs)
+            found.append([*received, *by_inputs, *painn(*scene(box), *network_of(64))])
     finally:
         torch.set_num_threads(before)
     for other in found[1:]:
@@ -171,7 +172,6 @@ def test_no_pairs(n_atoms):
     assert_close(painn(*arguments), reference.painn(*arguments), 2e-6)
     arguments[5:] = features_of(32, n_atoms=n_atoms)
     assert not any(tensor.any() for tensor in messages(*arguments))
-    assert not any(tensor.any() for tensor in messages_backward(*arguments, *gradients_of(32, n_atoms)))
 
 
 WRONG = {
