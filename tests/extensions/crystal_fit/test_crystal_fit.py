@@ -90,6 +90,16 @@ def _stopped_and_resumed(folder, tmp_path_factory, patch):
     return output, so_far, result, said
 
 
+def test_a_fit_that_is_stopped_in_a_later_cycle_leaves_the_best_one_so_far(stopped_and_resumed):
+    output, so_far, *_ = stopped_and_resumed
+    assert so_far["fitted.pdb"] == (output / "cycle_01" / "fitted.pdb").read_bytes()
+    summary = json.loads(so_far["summary.json"])
+    assert summary["interrupted"] and len(summary["crystal"]["cycles"]) == 2
+    assert summary["doubts"][0].startswith("the fit was interrupted in cycle 2: the result so far is")
+    assert summary["crystal"]["best_cycle"] == 1 and so_far["crystal.mtz"]
+    assert "overview.png" not in so_far["names"] and (output / "overview.png").exists()
+
+
 def test_it_lowers_r_free_also_after_it_was_stopped(stopped_and_resumed, folder):
     output, _, result, said = stopped_and_resumed
     start, _, end = result.cycles

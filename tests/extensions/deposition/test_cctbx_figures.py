@@ -14,6 +14,17 @@ def test_without_cctbx_there_are_none(monkeypatch, tmp_path):
     assert cctbx_figures(tmp_path / "model.pdb") is None
 
 
+def test_a_process_that_fails_is_told_in_a_sentence(monkeypatch, tmp_path):
+    monkeypatch.setattr(module, "has_cctbx", lambda: True)
+    # What is beside the program decides what it imports: here a cctbx that is broken.
+    (tmp_path / "iotbx").mkdir()
+    (tmp_path / "iotbx" / "__init__.py").write_text("raise ImportError('libfoo.so is missing')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    found = cctbx_figures(tmp_path / "model.pdb")
+    assert found["version"] is None and found["figures"] == {}
+    assert found["missing"] == {"all": "cctbx could not be asked: ImportError: libfoo.so is missing"}
+
+
 @pytest.mark.skipif(not has_cctbx(), reason="cctbx-base (81 MB) is not installed")
 def test_cctbx_says_its_version_figures_and_what_is_missing(small_data):
     found = cctbx_figures(small_data / "emd5925_frag" / "5925_native.pdb")
