@@ -2,7 +2,6 @@
 
 import json
 import math
-from dataclasses import replace
 
 import mdtraj
 import numpy as np
@@ -11,7 +10,7 @@ from openmm import app
 
 from openmm_density.base.errors import InputError
 from openmm_density.fitting.adaptive_strength import AdaptiveStrength
-from openmm_density.fitting.checkpoints import LOG, PREVIOUS, STATE, RunFolder, Trajectory, cut_trajectory
+from openmm_density.fitting.checkpoints import PREVIOUS, STATE, RunFolder, Trajectory, cut_trajectory
 from openmm_density.fitting.convergence import Plateau
 from openmm_density.fitting.fit_result import Row
 from openmm_density.fitting.run_state import RunState
@@ -57,17 +56,6 @@ def test_a_state_comes_back_bit_for_bit(tmp_path, topology):
     assert folder.holds_a_state and same(folder.load(), written)
     model = mdtraj.load(str(folder.last_good))
     assert np.abs(model.xyz[0] - written.positions).max() < 1e-4
-
-
-def test_a_state_comes_with_its_log(tmp_path, topology):
-    folder = RunFolder(tmp_path / "run")
-    rows = [Row(step, "a", -1.0, 2.0, 3.0, 0.4, 0.1 + step, 300.0, 0.0, cc_free=0.5) for step in (0, 40)]
-    folder.save(state(0), topology, np.zeros(ATOMS))
-    folder.save(replace(state(40), rows=rows), topology, np.zeros(ATOMS))
-    assert (folder.path / LOG).read_text() == (
-        "step,stage,potential_energy,density_energy,strength,similarity,cc,temperature,planarity_rms,cc_free\n"
-        "0,a,-1,2,3,0.4,0.1,300,0,0.5\n40,a,-1,2,3,0.4,40.1,300,0,0.5\n"
-    )
 
 
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "gone", "rubbish"])

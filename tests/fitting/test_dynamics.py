@@ -108,24 +108,23 @@ def test_the_first_steps_of_what_was_built_are_small(argon):
     assert elapsed == pytest.approx(80 * 0.5) and temperature_of(dynamics, context) > 0
 
 
-@pytest.mark.parametrize("interval", [2, 4])
-def test_energy_is_conserved_with_the_density_every_nth_step(fitted, interval):
+def test_energy_is_conserved_with_the_density_every_fourth_step(fitted):
     prepared, density_map = fitted[0].prepared, fitted[0].density_map
     system = prepared.system(nonbonded_method=app.NoCutoff, constraints=None, rigidWater=False)
     fit = DensityFit(
         density_map, prepared.topology, RESOLUTION, positions=prepared.positions, strength=30.0, force_group=1
     )
     system.addForce(fit.create_force(parameter_derivative=False))
-    integrator = MTSIntegrator(interval * 0.001, [(1, 1), (0, interval)])
+    integrator = MTSIntegrator(0.004, [(1, 1), (0, 4)])
     platform = openmm.Platform.getPlatformByName("CPU")
     context = openmm.Context(system, integrator, platform, {"Threads": "1"})
     context.setPositions(prepared.positions / 10)
     openmm.LocalEnergyMinimizer.minimize(context, maxIterations=100)
     context.setVelocitiesToTemperature(300, 1)
-    integrator.step(400 // interval)
+    integrator.step(100)
     totals, density = [], []
     for _ in range(50):
-        integrator.step(40 // interval)
+        integrator.step(10)
         state = context.getState(energy=True)
         total = state.getPotentialEnergy() + state.getKineticEnergy()
         totals.append(total.value_in_unit(unit.kilojoule_per_mole))

@@ -1,6 +1,5 @@
 """The final strength: the largest at which the geometry stays within bounds."""
 
-import json
 import math
 from dataclasses import replace
 
@@ -13,7 +12,6 @@ from openmm_density.fitting.final_strength import (
     MOST_ANGLE_RMSD,
     NEAR_ENOUGH,
     GeometryBounds,
-    StrengthFound,
     Trial,
     find_final_strength,
 )
@@ -63,38 +61,6 @@ def test_what_is_unstable_at_all_strengths_is_tried_at_the_least_one_at_once():
     assert asked == [200.0, LEAST] and found.chosen == LEAST
 
 
-def test_outliers_that_a_model_has_unpulled_are_not_due_to_the_pull():
-    measure, _ = geometry(outliers=lambda k: 6 if k < 100 else 9)
-    found = find_final_strength(measure, BOUNDS, 200.0)
-    assert 100 / NEAR_ENOUGH <= found.chosen < 100 and found.limited_by == ["ramachandran_outlier_count"]
-    assert found.bounds.ramachandran_outlier_count == 6
-    measure, asked = geometry(outliers=lambda k: 6)
-    found = find_final_strength(measure, BOUNDS, 200.0)
-    assert found.chosen == 200.0 and found.limited_by == [] and asked == [200.0, LEAST]
-
-
-def test_a_limit_below_the_least_strength_is_kept():
-    measure, asked = geometry(angles=lambda k: 9.0)
-    assert find_final_strength(measure, BOUNDS, 2.0).chosen == 2.0 and asked == [2.0]
-
-
-def test_what_blows_up_is_not_within_bounds():
-    measure, _ = geometry()
-    found = find_final_strength(lambda k: measure(k) if k < 50 else Trial.of(k, None), BOUNDS, 200.0)
-    assert 50 / NEAR_ENOUGH <= found.chosen < 50
-    written = found.as_dict()
-    assert written["trials"][0]["angle_rmsd"] is None
-    json.dumps(written, allow_nan=False)
-    assert StrengthFound.bounds_in(written) == found.bounds
-
-
-@pytest.mark.parametrize("after", [0, 1, 2])
-def test_a_request_to_stop_ends_it(after):
-    measure, asked = geometry(angles=lambda k: 2.75 * (k / 20) ** 0.1)
-    found = find_final_strength(lambda k: measure(k) if len(asked) < after else None, BOUNDS, 200.0)
-    assert found is None and len(asked) == after
-
-
 def test_bounds_are_those_of_the_relaxed_model_and_the_noise_of_counts(tmp_path):
     from openmm_density.validation.geometry import geometry_report
 
@@ -112,8 +78,3 @@ def test_bounds_are_those_of_the_relaxed_model_and_the_noise_of_counts(tmp_path)
     bounds = GeometryBounds.of_relaxed(replace(report, ramachandran_outlier_count=None, bond_rmsd=math.nan))
     trial = Trial(5.0, math.nan, report.angle_rmsd, 0, None)
     assert bounds.exceeded_by(trial) == []
-
-
-def test_a_trial_that_was_not_stable_is_beyond_bounds_that_are_not_known():
-    unknown = replace(BOUNDS, bond_rmsd=math.nan, angle_rmsd=math.nan)
-    assert unknown.exceeded_by(Trial.of(100.0, None)) == ["bond_rmsd", "angle_rmsd"]

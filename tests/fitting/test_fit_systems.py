@@ -5,8 +5,6 @@ from types import SimpleNamespace
 import openmm
 import pytest
 
-from openmm_density.energies.context_parameters import parameter_names
-from openmm_density.energies.forces import backend_problem
 from openmm_density.fitting import fit_systems
 from openmm_density.fitting.fit_systems import (
     DENSITY_GROUP,
@@ -50,21 +48,6 @@ def test_its_forces_are_in_three_groups(fitted):
     bare = [force.getName() for force in fit._systems.without_density.getForces()]
     assert "PlanarityRestraint" in bare and "DensityFit" not in bare
     assert fit._systems.without_density.getNumConstraints() == 0 < fit.system.getNumConstraints()
-
-
-def test_backbones_are_held_by_the_operator_on_the_cpu_platform_and_by_openmm_elsewhere(fitted):
-    fit, _ = fitted
-    (restraint,) = (each for each in fit.restraints if each.name == "ramachandran")
-    made = {
-        platform: FitSystems._forces_of(SimpleNamespace(_platform=platform), restraint)[0]
-        for platform in ("CPU", "Reference")
-    }
-    assert isinstance(made["Reference"], openmm.CustomCompoundBondForce)
-    assert {force.getForceGroup() for force in made.values()} == {RESTRAINT_GROUP}
-    if backend_problem("NativeForce") is None:
-        assert not isinstance(made["CPU"], openmm.CustomCompoundBondForce)
-    parameters = {name for force in made.values() for name in parameter_names(force)}
-    assert parameters == {restraint.parameter_name}
 
 
 def test_without_a_compiler_backbones_are_held_by_openmm(fitted, monkeypatch):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -11,7 +10,6 @@ from openmm_density.fitting.improvement import clearly_better, why_not_better
 from openmm_density.validation.geometry import GeometryReport, geometry_report
 
 from ..fragments import fragment
-from .changed_steps import shake_after_steps
 
 NOISE = 0.01
 """The standard error of the CC of a model of about 90 residues at 3.6 Å."""
@@ -100,25 +98,3 @@ def test_no_geometry_makes_up_for_a_correlation_that_fell_beyond_its_noise(good:
 def test_what_was_not_counted_tells_nothing(good: GeometryReport) -> None:
     unknown = replace(good, ramachandran_outlier_count=None, ramachandran_count=None)
     assert clearly_better(unknown, unknown) == []
-
-
-def test_a_result_keeps_both_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from openmm_density import DensityMap
-    from openmm_density.fitting.flexible_fit import FlexibleFit
-    from openmm_density.fitting.protocols import Protocol, Stage
-
-    model = fragment(tmp_path / "model.pdb", residues=12)
-    target = DensityMap.simulate(model.topology, model.positions, 4.0, 1.2)
-    only = Protocol((Stage("only", 40),), strength=1.0, minimize_last=0)
-    shake_after_steps(monkeypatch, 0.04)
-    fit = FlexibleFit(model, target, 4.0, only, threads=1, place="off")
-    result = fit.run()
-    assert result.kept == "before" and (result.final == result.initial).all()
-    assert result.cc_final == result.cc_initial and result.similarity_final == result.similarity_initial
-    made = result.as_simulated()
-    assert made.kept == "after" and made.as_simulated() is made
-    assert made.cc_final == result.simulated.cc == result.rows[-1].cc < result.cc_initial - 0.002
-    assert (made.final != result.initial).any()
-    free = FlexibleFit(model, target, 4.0, replace(only, strength=0.0), threads=1, place="off").run()
-    # Nobody asked the map.
-    assert free.kept == "after"
