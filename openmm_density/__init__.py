@@ -42,7 +42,7 @@ def _load_forces() -> None:
         torsion_maps,
     )
 
-    native_force.load()
+    native_force.load_force()
 
 
 def _register_operators() -> None:

@@ -12,11 +12,10 @@ import openmm
 from openmm import app, unit
 
 from .base.errors import InputError, as_argument
-from .base.wording import one_line
+from .base.wording import one_line, residue_label
 from .energies.context_parameters import as_made, parameter_names, warn_of_shared
 from .energies.density_fit import DensityFit
 from .maps.density_map import DensityMap
-from .models.chemistry.residues import residue_label
 from .validation.correlation import MapCorrelation
 
 

@@ -112,12 +112,12 @@ def forked() -> Iterator[None]:
 def drawing(request: pytest.FixtureRequest) -> Iterator[Callable[[], AbstractContextManager[None]]]:
     """Leave the pictures of fits empty, as drawing takes longer than a short fit; yield what has them drawn."""
     pictures = "plot_overview", "plot_progress", "plot_residues"
-    if not {"batch", "cli", "crystal_fit", "documentation", "fitting", "series"} & {
+    if not {"batch", "cli", "crystal_fit", "documentation", "fitting", "report", "series"} & {
         part for item in request.session.items for part in item.path.parts
     }:
         yield nullcontext
         return
-    from openmm_density.fitting.output import plots
+    from openmm_density.report import plots
 
     drawn = {name: getattr(plots, name) for name in pictures}
 

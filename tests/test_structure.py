@@ -1,6 +1,8 @@
 """The shape of the package: imports lead down, and modules, functions and constructors stay small."""
 
 import ast
+import re
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -12,16 +14,13 @@ FOLDERS = {"openmm_density": PROJECT / "openmm_density", "openmm_density.kernels
 # The lowest first; what stands on one line does not import one another.
 FLOORS = (
     "base",
-    "kernels",
-    "models",
-    "maps",
+    "kernels maps models",
     "energies",
     "restraints validation",
-    "report analysis reporters",
-    "fitting",
+    "fitting analysis reporters",
+    "report",
     "cli",
-    "extensions",
-    "__main__",
+    "extensions __main__",
 )
 FLOOR = {name: number for number, names in enumerate(FLOORS) for name in names.split()}
 
@@ -97,6 +96,31 @@ def test_the_core_imports_no_extension_and_an_extension_of_others_what_they_show
             if other and other != own and not (own and imported == f"openmm_density.extensions.{other}"):
                 wrong.append(f"{name} imports {imported}")
     assert wrong == []
+
+
+def test_the_core_names_no_extension_that_it_loads():
+    """It finds them by their entry points, and their commands by folders."""
+    rooms = {extension_of(name) for name in modules()} - {None}
+    assert [
+        f"{name}: {node.value}"
+        for name, (_, tree) in modules().items()
+        if not extension_of(name)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if (found := re.fullmatch(r"[\w.]*extensions\.(\w+)[\w.:]*", node.value)) and found[1] in rooms
+    ] == []
+
+
+def test_a_name_has_one_meaning():
+    """Of the package's public classes and functions; what commands and processes begin with has the same name in each."""
+    names = Counter(
+        node.name
+        for name, (_, tree) in modules().items()
+        if room(name) != "kernels"
+        for node in tree.body
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and not node.name.startswith("_")
+    )
+    assert {name for name, count in names.items() if count > 1} == {"add_parser", "main", "run"}
 
 
 def extension_of(name: str) -> str | None:

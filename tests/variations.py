@@ -11,6 +11,7 @@ from pathlib import Path
 
 SIMULATING = (
     "fitting/",
+    "report/",
     "extensions/",
     "models/merging/",
     "restraints/",

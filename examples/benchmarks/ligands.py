@@ -27,7 +27,7 @@ from scipy.spatial.distance import pdist, squareform
 from scipy.spatial.transform import Rotation
 
 from openmm_density import DensityFit, DensityMap
-from openmm_density.extensions.distillation import LigandEnergy, distill, save
+from openmm_density.extensions.distillation import LigandEnergy, distill, write_potential
 from openmm_density.extensions.distillation.labels import Labeller
 from openmm_density.fitting.ligand_watch import LOOK_INTERVAL, LigandWatch
 from openmm_density.models import Prepared, prepare
@@ -182,7 +182,7 @@ def potential_of(given: str, threads: int, folder: Path) -> tuple[str, LigandEne
         return Path(given).stem, LigandEnergy.read(given)
     name, smiles = given.split("=", 1)
     made = distill(name, smiles=smiles, threads=threads)
-    save(folder / f"{name}.safetensors", made.potential)
+    write_potential(folder / f"{name}.safetensors", made.potential)
     return name, LigandEnergy.read(folder / f"{name}.safetensors")
 
 

@@ -22,7 +22,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from openmm_density.base.progress import console_for_progress
-from openmm_density.base.stopwatch import counted
+from openmm_density.base.stopwatch import counted_as
 
 from . import cache_folder
 from .commands import BuildError, warn_once
@@ -104,7 +104,7 @@ def _record_path(library: Path) -> Path:
 def _build(cache: Path, source: Source, compiler: Compiler) -> Path:
     """Return the library of a source, compiled now unless another process has done so while this one waited."""
     library = cache / f"{_stem(source, compiler)}.so"
-    with counted("compilation"), build_lock(library.with_suffix(".lock")) as held:
+    with counted_as("compilation"), build_lock(library.with_suffix(".lock")) as held:
         if read_record(library):
             return library
         if held:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from openmm import app
 
 
 def one_line(error: Exception) -> str:
@@ -19,3 +23,19 @@ def listing(items: Sequence[str], longest: int = 20) -> str:
     """List names as in ``a, b and 3 more``, at most ``longest`` of them in full."""
     shown = ", ".join(items[:longest])
     return shown if len(items) <= longest else f"{shown} and {len(items) - longest} more"
+
+
+def residue_label(residue: app.topology.Residue) -> str:
+    """Return the name of a residue in messages, as in ``A HIS 57B``."""
+    return " ".join(f"{residue.chain.id} {residue.name} {residue.id}{residue.insertionCode}".split())
+
+
+def atom_label(atom: app.topology.Atom) -> str:
+    """Return the name of an atom in messages, as in ``A HIS 57B CA``."""
+    return f"{residue_label(atom.residue)} {atom.name}"
+
+
+def named_atoms(topology: app.Topology, indices: Iterable[int], longest: int = 5) -> str:
+    """Return the names of atoms in a message, as in ``A HIS 57B CA, A HIS 57B CB and 3 more``."""
+    atoms = list(topology.atoms())
+    return listing([atom_label(atoms[int(index)]) for index in indices], longest)

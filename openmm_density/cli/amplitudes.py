@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from ..base.errors import InputError, as_argument
-from ..fitting.output.results import CRYSTAL_SETTINGS
 from ..maps.map_suffixes import map_format
+from ..report.results import CRYSTAL_SETTINGS
 from .fit_options import FitOptions
 
 

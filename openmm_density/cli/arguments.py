@@ -213,7 +213,7 @@ def check_order(model: str | None, density_map: str | None) -> None:
         )
 
 
-def check_unused(output: Path, overwrite: bool) -> None:
+def check_new_file(output: Path, overwrite: bool) -> None:
     """Refuse to write a file where there is one, unless that was asked for."""
     if output.exists() and not overwrite:
         raise InputError(

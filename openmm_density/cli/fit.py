@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from ..fitting.fit_result import FitResult
     from ..fitting.flexible_fit import FlexibleFit
     from ..fitting.interrupts import Stop
-    from ..fitting.output import OutputFolder
     from ..maps.density_map import DensityMap
     from ..models.model import Model
+    from ..report import OutputFolder
     from ..validation.crystal_mates import CrystalMates
     from .arguments import Commands
     from .fit_record import FitRecord
@@ -67,16 +67,16 @@ def _run(options: FitOptions, display: Display, stopwatch: Stopwatch) -> int:
         from ..fitting.end_within import EndWithin, seconds_to_end
         from ..fitting.flexible_fit import FlexibleFit  # noqa: F401
         from ..fitting.interrupts import PromptExit
-        from ..fitting.output import OutputFolder
         from ..fitting.platforms import check_platform_name
         from ..models.ligand_potentials import XTB
+        from ..report import OutputFolder
         from .fit_record import FitRecord
 
     check_platform_name(options.run.platform)
     seconds = seconds_to_end()
     # What any fit on a CPU needs, first its forces: where it is not compiled yet, it is while files are read.
     compilation.load_kernels_ahead(("density", "planarity", "torsion_maps"))
-    native_force.load_ahead()
+    native_force.load_force_ahead()
     compilation.load_ahead(("torsion_maps", "density"))
     if options.force_field.ligand_forcefield == XTB:
         compilation.load_kernels_ahead(("messages",))

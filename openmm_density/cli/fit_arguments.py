@@ -17,7 +17,17 @@ from .arguments import (
     spelled,
     whole_number,
 )
-from .fit_options import Course, Crystal, Density, Files, ForceField, Output, Prediction, Run, options_of
+from .fit_options import (
+    CrystalData,
+    Density,
+    Execution,
+    Files,
+    ForceField,
+    Output,
+    Prediction,
+    ProtocolChoice,
+    options_of,
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,7 +49,7 @@ def add_crystal(parser: argparse.ArgumentParser) -> None:
     """Add what is said of the measured amplitudes of a crystal, and of a fit to them."""
     group = parser.add_argument_group("measured amplitudes of a crystal, in place of a map")
     add_amplitudes(group)
-    _add(group, options_of(Crystal))
+    _add(group, options_of(CrystalData))
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -48,7 +58,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_corrections(parser)
     _add(parser, options_of(Files))
     _add(parser, options_of(Prediction))
-    _add(protocol := parser.add_argument_group("the protocol"), options_of(Course))
+    _add(protocol := parser.add_argument_group("the protocol"), options_of(ProtocolChoice))
     groups = {str(protocol.title): protocol}
     for option in extension_options():
         if option.group not in groups:
@@ -62,7 +72,7 @@ def add_shared(parser: argparse.ArgumentParser) -> None:
     _add(parser.add_argument_group("the density force"), options_of(Density))
     _add(force_field := parser.add_argument_group("the force field"), options_of(ForceField))
     add_dictionary(force_field)
-    _add(parser.add_argument_group("the run"), options_of(Run))
+    _add(parser.add_argument_group("the run"), options_of(Execution))
 
 
 def _add(parser: argparse._ActionsContainer, options: Iterable[Option]) -> None:

@@ -151,7 +151,7 @@ def _check_symmetry(options: FitOptions) -> None:
 
 
 def _check_folder(options: FitOptions) -> None:
-    from ..fitting.output.results import check_usable
+    from ..report.results import check_usable
 
     output = options.output
     folder = output.output if output.resume is None else output.resume

@@ -163,7 +163,7 @@ class Prediction:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Crystal:
+class CrystalData:
     """What is fitted to the measured amplitudes of a crystal."""
 
     amplitudes: list[str] | None
@@ -180,7 +180,7 @@ class Crystal:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Course:
+class ProtocolChoice:
     """The protocol, and what is changed of it."""
 
     protocol: str = option(
@@ -327,7 +327,7 @@ class ForceField:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class Execution:
     """How the fit is run."""
 
     platform: str = option(
@@ -358,11 +358,11 @@ class FitOptions:
 
     output: Output
     files: Files
-    course: Course
+    course: ProtocolChoice
     density: Density
     force_field: ForceField
-    run: Run
-    crystal: Crystal
+    run: Execution
+    crystal: CrystalData
     prediction: Prediction
     extensions: Mapping[str, Any]
 
@@ -372,7 +372,16 @@ class FitOptions:
         return cls(
             *(
                 _chosen(group, options)
-                for group in (Output, Files, Course, Density, ForceField, Run, Crystal, Prediction)
+                for group in (
+                    Output,
+                    Files,
+                    ProtocolChoice,
+                    Density,
+                    ForceField,
+                    Execution,
+                    CrystalData,
+                    Prediction,
+                )
             ),
             {option.name: options[option.name] for option in extension_options()},
         )

@@ -12,11 +12,11 @@ from typing import Any
 from ..base.atomic_files import read_file, write_text
 from ..base.errors import InputError
 from ..fitting.half_maps import StrengthScan
-from ..fitting.output.results import COMMAND
 from ..fitting.placement import Placement
 from ..fitting.protocols import Protocol, read_protocol
 from ..models.force_field_xml import files_read
 from ..models.force_fields import force_field_files, lasting_names
+from ..report.results import COMMAND
 from ..validation.map_checks import MapChecks
 from .arguments import spellings
 from .fit_arguments import defaults

@@ -18,7 +18,7 @@ def print_outcome(summary: dict[str, Any], folder: Path) -> None:
     """Print the table of a summary, its doubts, and where the results are."""
     from rich.text import Text
 
-    from ..fitting.output.figures import pull_in_words
+    from ..report.figures import pull_in_words
 
     console = console_for_results()
     if summary["interrupted"]:  # first, for those who read no further
@@ -43,7 +43,7 @@ def print_outcome(summary: dict[str, Any], folder: Path) -> None:
 
 def _print_changes(console: Console, summary: dict[str, Any]) -> None:
     """Print what the fit changed of the chemistry, and where it fits worst."""
-    from ..fitting.output.agreement import MOST_MARKED
+    from ..fitting.agreement import MOST_MARKED
 
     simulated = summary.get("simulated")
     made = simulated or summary
@@ -115,7 +115,7 @@ def _times(summary: dict[str, Any]) -> Table:
 def _outcome_table(summary: dict[str, Any]) -> Table:
     from rich.table import Table
 
-    from ..fitting.output.figures import figure_table
+    from ..report.figures import figure_table
 
     figures = figure_table(summary)
     table = Table(box=None, pad_edge=False)

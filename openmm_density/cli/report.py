@@ -35,10 +35,10 @@ def run(options: argparse.Namespace) -> int:
     check_files((options.model, options.reference), (options.map,))
     defer_torch()
     with loading():
-        from ..fitting.output.report import fit_page, read_contents
-        from ..fitting.output.results import REPORT
-        from ..fitting.output.viewers import restore_shown_map, write_viewer_scripts
+        from ..report.fit_page import fit_page, read_contents
         from ..report.page import write_page
+        from ..report.results import REPORT
+        from ..report.viewers import restore_shown_map, write_viewer_scripts
 
     folder = Path(options.folder)
     contents = read_contents(folder, options.model, options.map, options.reference)

@@ -26,8 +26,8 @@ from .arguments import (
     add_map,
     check_files,
     check_halves,
+    check_new_file,
     check_order,
-    check_unused,
     map_corrections,
     number,
     spellings,
@@ -220,7 +220,7 @@ def _check(options: argparse.Namespace) -> None:
         if path:
             check_output_folder(path)
         if path and name == "table1":  # its authors may have filled it in
-            check_unused(Path(path), options.overwrite)
+            check_new_file(Path(path), options.overwrite)
         if path and options.atoms:
             raise InputError(
                 "shows all atoms of the model, and does not go with a selection",
@@ -239,11 +239,11 @@ def _write_page(
 ) -> None:
     """Write the page of the last frame, with the bonds of the model that names its atoms."""
     from ..base.units import ANGSTROM_PER_NANOMETER
-    from ..fitting.output.summary import versions
     from ..models.predictions import residue_confidence
     from ..models.structures import read_model
     from ..report.page import write_page
     from ..report.shown_model import ShownModel
+    from ..report.summary import versions
     from ..validation.model_geometry import geometry_of_model
     from ..validation.model_report import report
     from .score_page import score_page

@@ -6,10 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..base.wording import counted
-from ..fitting.output.figures import GEOMETRY, crossing_in_words
-from ..maps.density_map import DensityMap
-from ..report.blocks import (
+from ..base.page_blocks import (
     Block,
     Card,
     Command,
@@ -23,7 +20,10 @@ from ..report.blocks import (
     Spot,
     Table,
 )
+from ..base.wording import counted
+from ..maps.density_map import DensityMap
 from ..report.citations import citations
+from ..report.figures import GEOMETRY, crossing_in_words
 from ..report.fit_plots import (
     FSC_OF_HALVES,
     GEOMETRY_TITLE,

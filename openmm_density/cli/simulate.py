@@ -13,7 +13,7 @@ from ..base.plugins import defer_torch
 from ..base.units import checked_length, resolution_in_angstrom
 from ..fitting.installed_extensions import function_of_extension
 from ..maps.map_suffixes import FORMATS, check_can_be_written, format_of_map_name
-from .arguments import check_files, check_unused, number, whole_number
+from .arguments import check_files, check_new_file, number, whole_number
 from .startup import loading
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def _check(options: argparse.Namespace, output: Path) -> None:
         checked_length(options.voxel_size, "voxel_size", zero=False)
         checked_length(options.margin, "margin")
         check_can_be_written(output)
-    check_unused(output, options.overwrite)
+    check_new_file(output, options.overwrite)
 
 
 def _check_of_amplitudes(options: argparse.Namespace, output: Path) -> None:

@@ -10,7 +10,7 @@ from openmm.app import Topology
 
 from ..base.errors import InputError, SimulationError
 from ..base.units import as_number, in_unit
-from ..models.chemistry.residues import named_atoms
+from ..base.wording import named_atoms
 
 STRENGTH_PER_ATOM = 10.0
 """kJ/mol per fitted atom: by default, and before an automatic strength is calibrated."""

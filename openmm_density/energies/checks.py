@@ -12,7 +12,7 @@ from openmm.app import Topology
 
 from ..base.errors import InputError, level_outside
 from ..base.units import positions_in_angstrom
-from ..models.chemistry.residues import named_atoms
+from ..base.wording import named_atoms
 from .measures import Measure
 
 # No two bonded atoms are nearer than the 0.74 Å of H–H; lengths in nm are all below 0.3.
@@ -61,7 +61,7 @@ def check_system(topology: Topology, system: openmm.System | None) -> None:
     )
 
 
-def bonded_pairs(topology: Topology) -> np.ndarray:
+def first_bonds(topology: Topology) -> np.ndarray:
     """Return bonded atoms, those of the first bonds of a large topology, shape (B, 2)."""
     pairs = [(bond[0].index, bond[1].index) for bond in islice(topology.bonds(), _ENOUGH_BONDS)]
     return np.array(pairs, dtype=np.int64).reshape(-1, 2)

@@ -30,9 +30,9 @@ from .calibration import (
     strength_per_atom,
 )
 from .checks import (
-    bonded_pairs,
     check_system,
     check_unit,
+    first_bonds,
     positions_of_all,
     warn_of_incompatible_forces,
     why_no_force,
@@ -45,7 +45,7 @@ from .measures import Measure, measure_named
 from .modules import SimilarityEnergy, WholeMolecules
 from .molecules import centroids, molecule_numbers
 from .similarity_energy import similarity_energy
-from .symmetry_mates import around_copies, check_operators
+from .symmetry_mates import around_copies, check_whole_cell
 
 CUTOFF_IN_SIGMA = 4.0
 
@@ -176,7 +176,7 @@ class DensityFit:
         check_resolution(density_map, resolution)
         check_system(self.topology, system)
         self._system, self._given_topology = system, topology
-        self._bonds = bonded_pairs(self.topology)
+        self._bonds = first_bonds(self.topology)
         self._fitted = FittedAtoms(
             self.topology, atoms, weights, system=system, b_factors=b_factors, occupancies=occupancies
         )
@@ -188,7 +188,7 @@ class DensityFit:
         self._cutoff = None if cutoff is None else as_number(cutoff, "cutoff")
         around = None if self._positions is None else self._positions[self.atoms]
         if operators is not None:
-            check_operators(operators, density_map)
+            check_whole_cell(operators, density_map)
             self._fitted.share_sites(operators, self._positions)
             around = around_copies(operators, around)
         source = TargetSource(density_map, self.measure, mask, threshold, around, crop_margin, voxel_size)
@@ -255,7 +255,7 @@ class DensityFit:
         fit = copy.copy(self)
         fit._fitted = self._fitted.with_copies(self.topology.getNumAtoms(), originals, occupancies)
         fit.topology = fit._given_topology = topology
-        fit._system, fit._bonds = system, bonded_pairs(topology)
+        fit._system, fit._bonds = system, first_bonds(topology)
         fit._positions = fit._checked(positions)
         fit._molecules = molecule_numbers(topology, system) if self.periodic else None
         fit._take(self._source, self.resolution)

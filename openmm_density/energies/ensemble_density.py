@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from .modules import DensityEnergy, check_particles
+from .modules import DensityEnergy, check_particle_count
 from .native_force.forms import evaluated_natively
 
 
@@ -70,7 +70,7 @@ class EnsembleDensity(nn.Module):
 
     def forward(self, positions: Tensor, strengths: Tensor) -> tuple[Tensor, Tensor]:
         """Return energy (kJ/mol) and forces (kJ/mol/nm) for positions (N, 3) in nm, and k (kJ/mol) with the weights behind it."""
-        check_particles(positions, self.n_particles, "EnsembleFit")
+        check_particle_count(positions, self.n_particles, "EnsembleFit")
         # Outside of no_grad for the reason given in SimilarityEnergy.
         k = strengths.to(torch.float64)[0]
         with torch.no_grad():

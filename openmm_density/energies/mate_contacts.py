@@ -21,7 +21,7 @@ from ..models.symmetry_operators import SPECIAL_POSITION, SymmetryOperators
 from . import forces
 from .checks import positions_of_all
 from .contact_images import contact_images
-from .modules import check_particles
+from .modules import check_particle_count
 from .native_force.forms import evaluated_natively
 
 PARAMETER_NAME = "mate_contacts"
@@ -75,7 +75,7 @@ class MateContacts(nn.Module):
 
     def forward(self, positions: Tensor, strength: Tensor) -> tuple[Tensor, Tensor]:
         """Return energy (kJ/mol) and forces (kJ/mol/nm) for positions (N, 3) in nm and the factor k, the strength."""
-        check_particles(positions, self.n_particles, "add_symmetry_contacts")
+        check_particle_count(positions, self.n_particles, "add_symmetry_contacts")
         # Outside of no_grad for the reason given in SimilarityEnergy.
         k = strength.reshape(()).to(torch.float64)
         with torch.no_grad():

@@ -37,7 +37,7 @@ def inverse_of_box(lattice: Tensor) -> Tensor:
     return columns.t() / volume
 
 
-def check_particles(positions: Tensor, n_particles: int, made: str) -> None:
+def check_particle_count(positions: Tensor, n_particles: int, made: str) -> None:
     """Refuse positions of another number of particles than an energy was made for: it would act on the wrong ones."""
     if positions.shape[0] != n_particles:
         raise ValueError(
@@ -69,7 +69,7 @@ class SimilarityEnergy(nn.Module):
 
     def forward(self, positions: Tensor, strength: Tensor) -> tuple[Tensor, Tensor]:
         """Return energy (kJ/mol) and forces (kJ/mol/nm) for positions (N, 3) in nm and k, the strength, in kJ/mol."""
-        check_particles(positions, self.n_particles, "DensityFit")
+        check_particle_count(positions, self.n_particles, "DensityFit")
         # Outside of no_grad, although used inside: freezing merges equal expressions, and would keep the one without gradient.
         k = strength.reshape(()).to(torch.float64)
         with torch.no_grad():
@@ -217,7 +217,7 @@ class WholeMolecules(nn.Module):
 
     def forward(self, positions: Tensor, box: Tensor, strength: Tensor) -> tuple[Tensor, Tensor]:
         """Return energy and forces for positions (N, 3) and box vectors (3, 3, in rows) in nm."""
-        check_particles(positions, self.n_particles, "DensityFit")
+        check_particle_count(positions, self.n_particles, "DensityFit")
         with torch.no_grad():
             device = self.particles.device
             whole = self.whole(positions.detach().to(device), box.detach().to(device))
@@ -255,7 +255,7 @@ class PlanarityEnergy(nn.Module):
 
     def forward(self, positions: Tensor, strength: Tensor) -> tuple[Tensor, Tensor]:
         """Return energy (kJ/mol) and forces (kJ/mol/nm) for positions (N, 3) in nm and the factor k, the strength."""
-        check_particles(positions, self.n_particles, "PlanarityRestraint")
+        check_particle_count(positions, self.n_particles, "PlanarityRestraint")
         # Outside of no_grad for the reason given in SimilarityEnergy.
         k = strength.reshape(()).to(torch.float64)
         with torch.no_grad():
@@ -302,7 +302,7 @@ class WholePlanes(nn.Module):
 
     def forward(self, positions: Tensor, box: Tensor, strength: Tensor) -> tuple[Tensor, Tensor]:
         """Return energy and forces for positions (N, 3) and box vectors (3, 3, in rows) in nm."""
-        check_particles(positions, self.n_particles, "PlanarityRestraint")
+        check_particle_count(positions, self.n_particles, "PlanarityRestraint")
         with torch.no_grad():
             own = positions.detach().to(self.members.device)
             lattice = box.detach().to(own.device, torch.float64)

@@ -83,7 +83,7 @@ def mates_of(
     return SymmetryMates(energy, atoms, n_particles, rotations, translations)
 
 
-def check_operators(operators: SymmetryOperators, density_map: DensityMap) -> None:
+def check_whole_cell(operators: SymmetryOperators, density_map: DensityMap) -> None:
     """Refuse operators of a crystal for the map of anything else than its whole cell."""
     if not isinstance(operators, SymmetryOperators):
         raise InputError(

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from openmm_density.kernels.torsion_maps import MappedTorsions
 
-from .modules import check_particles
+from .modules import check_particle_count
 from .native_force.forms import evaluated_natively
 
 
@@ -31,7 +31,7 @@ class TorsionMapEnergy(nn.Module):
 
     def forward(self, positions: Tensor, strength: Tensor) -> tuple[Tensor, Tensor]:
         """Return energy (kJ/mol) and forces (kJ/mol/nm) for positions (N, 3) in nm and the factor k, the strength."""
-        check_particles(positions, self.n_particles, self.made)
+        check_particle_count(positions, self.n_particles, self.made)
         # Outside of no_grad for the reason given in SimilarityEnergy.
         k = strength.reshape(()).to(torch.float64)
         with torch.no_grad():

@@ -44,15 +44,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import openmm
 
+    from ..base.page_blocks import Block, Section
     from ..models.preparation import Prepared
-    from ..report.blocks import Block, Section
+    from .agreement import ModelAgreement
     from .checkpoints import RunFolder
+    from .doubt import Doubt
     from .engine import FitParts
     from .fit_result import FitResult, Progress
     from .flexible_fit import FlexibleFit
     from .interrupts import Stop
-    from .output.agreement import ModelAgreement
-    from .output.doubt import Doubt
     from .protocols import Protocol
     from .run_state import RunState
     from .stage_context import StageContext

@@ -41,7 +41,7 @@ _USUAL_SLOPE, _LEAST_SLOPE = 0.25, 0.02
 
 
 @dataclass(frozen=True)
-class Trial:
+class StrengthTrial:
     """The geometry of the model, relaxed at a strength."""
 
     strength: float  # In kJ/mol per fitted atom
@@ -53,7 +53,7 @@ class Trial:
     ramachandran_outlier_count: int | None
 
     @classmethod
-    def of(cls, strength: float, report: GeometryReport | None) -> Trial:
+    def of(cls, strength: float, report: GeometryReport | None) -> StrengthTrial:
         """Return that of a strength and the report on its model; None where the simulation was not stable."""
         if report is None:
             return cls(strength, math.inf, math.inf, 0, None)
@@ -86,7 +86,7 @@ class GeometryBounds:
             + math.ceil(MORE_OUTLIERS * (report.ramachandran_count or 0)),
         )
 
-    def allowing(self, weakest: Trial) -> GeometryBounds:
+    def allowing(self, weakest: StrengthTrial) -> GeometryBounds:
         """Return the bounds with what a model has that is hardly pulled, as its conformation is not the start's."""
         return replace(
             self,
@@ -96,7 +96,7 @@ class GeometryBounds:
             ),
         )
 
-    def excess(self, trial: Trial) -> float:
+    def excess(self, trial: StrengthTrial) -> float:
         """Return the logarithm of how many times its bound a trial's bonds or angles are; nan where there are none."""
         ratios = [
             trial.bond_rmsd / self.bond_rmsd if self.bond_rmsd > 0 else math.nan,
@@ -105,7 +105,7 @@ class GeometryBounds:
         known = [ratio for ratio in ratios if ratio > 0]
         return math.log(max(known)) if known else math.nan
 
-    def exceeded_by(self, trial: Trial) -> list[str]:
+    def exceeded_by(self, trial: StrengthTrial) -> list[str]:
         """Return the names of the bounds that a trial exceeds."""
         found = []
         for name, value in asdict(self).items():
@@ -127,7 +127,7 @@ class StrengthFound:
 
     chosen: float  # In kJ/mol per fitted atom
     most: float  # The largest that was to be tried: that of the stages before, or what half maps allow
-    trials: list[Trial]  # In their order
+    trials: list[StrengthTrial]  # In their order
     bounds: GeometryBounds
     limited_by: list[str]  # The bounds that a larger strength exceeds; empty where none does
 
@@ -144,7 +144,7 @@ class StrengthFound:
 
 
 def find_final_strength(
-    measure: Callable[[float], Trial | None], bounds: GeometryBounds, most: float
+    measure: Callable[[float], StrengthTrial | None], bounds: GeometryBounds, most: float
 ) -> StrengthFound | None:
     """Return the largest strength at which the geometry stays within bounds, nearly.
 
@@ -153,7 +153,7 @@ def find_final_strength(
     more, or the bracket ask for it. `measure`: relaxes the model at a strength in kJ/mol per fitted atom; None where it is to
     stop. Returns the least strength, `LEAST`, where the geometry is within bounds at none; None where it was to stop.
     """
-    trials: list[Trial] = []
+    trials: list[StrengthTrial] = []
     strength = most
     while True:
         trial = measure(strength)
@@ -178,7 +178,7 @@ def find_final_strength(
         strength = LEAST if unpulled else _next(crossing, within, beyond.strength)
 
 
-def _crossing(trials: list[Trial], bounds: GeometryBounds, limited_by: list[str]) -> float | None:
+def _crossing(trials: list[StrengthTrial], bounds: GeometryBounds, limited_by: list[str]) -> float | None:
     """Return the strength at which bonds and angles come to their bounds; None where it is not they that limit it."""
     known = {math.log(each.strength): bounds.excess(each) for each in trials}
     nearest = sorted((at for at in known if math.isfinite(known[at])), key=lambda at: abs(known[at]))[:2]

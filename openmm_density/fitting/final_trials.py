@@ -14,7 +14,7 @@ from ..base.errors import SimulationError
 from ..base.units import ANGSTROM_PER_NANOMETER
 from ..validation.geometry import GeometryReport, ModelGeometry
 from .engine import Engine
-from .final_strength import LEAST, GeometryBounds, StrengthFound, Trial, find_final_strength
+from .final_strength import LEAST, GeometryBounds, StrengthFound, StrengthTrial, find_final_strength
 from .interrupts import StopRequest
 from .protocols import UPDATE_INTERVAL, Protocol, Stage
 from .run_state import RunState
@@ -60,13 +60,13 @@ class FinalTrials:
             most = min(most, self._protocol.final_strength_limit)
         running = StageContext(self._engine, state, replace(stage, steps=max(self._steps, 1)))
 
-        def measured(strength: float) -> Trial | None:
+        def measured(strength: float) -> StrengthTrial | None:
             say(f"final strength: {strength:.0f} kJ/mol")
             try:
                 self._relax(running, state, strength, stop)
             except (Unstable, SimulationError):
-                return Trial.of(strength, None)
-            return None if stop.requested else Trial.of(strength, self.geometry(running.positions()))
+                return StrengthTrial.of(strength, None)
+            return None if stop.requested else StrengthTrial.of(strength, self.geometry(running.positions()))
 
         found = find_final_strength(measured, self.bounds(state), most)
         self._engine.safeguard.begin(state.positions)
@@ -80,7 +80,7 @@ class FinalTrials:
         context, n_atoms = running.context, running.density.n_fitted_atoms
         for _ in range(EASED_AT_MOST):
             strength = running.strength / n_atoms
-            trial = Trial.of(strength, self.geometry(running.positions()))
+            trial = StrengthTrial.of(strength, self.geometry(running.positions()))
             eased = max(EASED * strength, LEAST)
             if stop.requested or eased >= strength or not bounds.exceeded_by(trial):
                 break

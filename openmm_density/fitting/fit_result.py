@@ -208,7 +208,7 @@ class FitResult:
         Times that the logarithm of the likelihood of measured amplitudes counted beside the energy in kT, where the model was
         refined against them in the end.
     written : Written, optional
-        Where `openmm_density.fitting.output.OutputFolder.write` has written it. A notebook then shows doubts and the picture
+        Where `openmm_density.report.OutputFolder.write` has written it. A notebook then shows doubts and the picture
         beside the figures.
     """
 

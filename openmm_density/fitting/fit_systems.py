@@ -15,13 +15,12 @@ from openmm import app
 from openmm_density.kernels import compilation
 
 from ..base.errors import InputError, as_argument
-from ..base.wording import listing
+from ..base.wording import listing, residue_label
 from ..energies.density_fit import DensityFit
 from ..energies.forces import backend_problem, best_backend
 from ..energies.form_factors import SIGMA_PER_RESOLUTION
 from ..energies.mate_contacts import add_symmetry_contacts
 from ..maps.checks import widest_side
-from ..models.chemistry.residues import residue_label
 from ..models.confidence import UNSURE
 from ..models.merging import CopiedParticles, add_copies
 from ..models.predicted_errors import expected_errors, predicted_domains

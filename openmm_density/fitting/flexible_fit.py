@@ -41,7 +41,7 @@ from .fit_result import FitResult, Progress
 from .fit_run import FitRun
 from .fit_systems import FitSystems, own_backend
 from .helper_processes import HelperProcesses, HelperResult
-from .installed_extensions import extended, protocol_asked, shared_out
+from .installed_extensions import extended, protocol_asked, split_options
 from .interrupts import Stop, StopRequest
 from .map_examination import (
     Examination,
@@ -217,7 +217,7 @@ class FlexibleFit:
         completed: Model | None = None,
         **options: Any,
     ) -> None:
-        self.asked, density_options = shared_out(options | {"solvent": solvent} | _copies_of(symmetry))
+        self.asked, density_options = split_options(options | {"solvent": solvent} | _copies_of(symmetry))
         models = {"restrain_to": restrain_to, "reference": reference, "completed": completed}
         check_arguments(type(self), density_options, density_map, model=model, **models)
         check_mates(density_options.get("operators"), solvent)

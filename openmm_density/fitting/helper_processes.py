@@ -18,12 +18,8 @@ MOST_PROCESSES = 4
 LARGEST_MAP = 1 << 28
 """Bytes; each process would hold a map of its own."""
 
-# What has the functions that are called: loaded while the fit is prepared.
-_MODULES = (
-    "openmm_density.validation.model_report",
-    "openmm_density.fitting.map_examination",
-    "openmm_density.fitting.output.plots",
-)
+MODULES = ["openmm_density.validation.model_report", "openmm_density.fitting.map_examination"]
+"""What has the functions that are called, loaded while the fit is prepared; rooms above name theirs when they are imported."""
 
 _Result = TypeVar("_Result")
 
@@ -60,7 +56,7 @@ class HelperProcesses:
     def __init__(self, count: int = 0) -> None:
         self._shared: dict[int, SharedArgument] = {}
         self._begun: dict[tuple[Callable[..., Any], Hashable], HelperResult[Any]] = {}
-        pool = WorkerPool(count, *_MODULES) if count else None
+        pool = WorkerPool(count, *MODULES) if count else None
         self._pool = pool if pool is not None and pool.workers else None
 
     @classmethod

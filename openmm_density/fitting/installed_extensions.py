@@ -27,12 +27,14 @@ class Unfinished(NamedTuple):
 @cache
 def extensions() -> tuple[Any, ...]:
     """Return the installed extensions, this package's first, others by name; ImportError names an entry point that fails."""
-    return tuple(_extension(name, target) for name, target in entry_points(OWN, sys.path).items())
+    return tuple(_extension(name, target) for name, target in declared_entry_points(OWN, sys.path).items())
 
 
-def function_of_extension(name: str) -> Callable[..., Any]:
-    """Return what does a part of a command, as ``find_assembly``, by its entry point; InputError where it is not installed."""
-    target = entry_points(OWN, sys.path, FUNCTIONS).get(name)
+def function_of_extension(name: str, otherwise: Callable[..., Any] | None = None) -> Callable[..., Any]:
+    """Return a function of an extension, as ``find_assembly``, by its entry point; where there is none, another or InputError."""
+    target = declared_entry_points(OWN, sys.path, FUNCTIONS).get(name)
+    if target is None and otherwise is not None:
+        return otherwise
     if target is None:
         raise InputError(
             f"this needs an extension with {name}, and none is installed",
@@ -50,7 +52,7 @@ def extension_options() -> list[Any]:
     return list(found.values())
 
 
-def shared_out(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def split_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return options with those of extensions, by default where not given, and the others alone, without "solvent"."""
     defaults = {option.name: option.default for option in extension_options()}
     others = {name: value for name, value in options.items() if name not in {*defaults, "solvent"}}
@@ -77,7 +79,7 @@ def protocol_asked(protocol: Any, asked: Mapping[str, Any]) -> Any:
     return protocol
 
 
-def entry_points(own: Path, folders: Iterable[str], group: str = GROUP) -> dict[str, str]:
+def declared_entry_points(own: Path, folders: Iterable[str], group: str = GROUP) -> dict[str, str]:
     """Return a group's ``package.module:Class`` by name, of a file, then of folders: `importlib.metadata` is too slow."""
     found = dict(_declared(own, group))
     others = {}

@@ -21,6 +21,10 @@ TOGETHER = 0.5
 """Seconds in which several signals are one."""
 
 
+class Interrupted(Exception):
+    """A signal has ended a fit, whose state is saved."""
+
+
 class Stop(Protocol):
     """What a long computation looks at now and then, whether to end early."""
 

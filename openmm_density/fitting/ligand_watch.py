@@ -78,7 +78,7 @@ class LigandWatch:
             return []
         positions = context.getState(positions=True).getPositions(asNumpy=True)._value
         now = self.seen(positions, states, step, holds)
-        if held(now) != held(states):
+        if are_held(now) != are_held(states):
             self.apply(context, now)
         return now
 
@@ -122,7 +122,7 @@ class LigandWatch:
         return elastic_network(self._masses, placed.atoms, positions, RIGID_FREQUENCY, RIGID_CUTOFF, pairs)
 
 
-def held(states: Sequence[dict[str, Any]]) -> list[bool]:
+def are_held(states: Sequence[dict[str, Any]]) -> list[bool]:
     """Return whether springs hold each ligand."""
     return [WatchedLigand(**state).is_held for state in states]
 

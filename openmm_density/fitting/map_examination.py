@@ -15,7 +15,7 @@ from ..validation.map_checks import MapChecks, check_map_with_model, check_stret
 from .fit_map import FitMap
 from .fit_result import FitResult
 from .helper_processes import HelperProcesses, HelperResult
-from .placement import Placement, check_place, placed, placed_at, placed_near
+from .placement import Placement, check_placement, placed, placed_at, placed_near
 
 # A model that correlates by less with a map whose mirror image was asked for has yet to be placed in it.
 MIRRORED_FIT = 0.4
@@ -32,7 +32,7 @@ class Examination(NamedTuple):
 
 def examine_start(model: Model, fit_map: FitMap, place: str, threads: int | None = None) -> Examination:
     """Look at the map with the model where it is, place the model, and look again."""
-    check_place(model, place)
+    check_placement(model, place)
     here = _examined_at(model, fit_map, None, threads)
     placement = _placement(model, fit_map, place, here, threads)
     return here if placement is None else _examined_at(model, fit_map, placement, threads)

@@ -66,7 +66,7 @@ class Placement:
         return asdict(self)
 
 
-def check_place(model: Model, place: str) -> None:
+def check_placement(model: Model, place: str) -> None:
     """Refuse ways of placing that are not known, and models that have no place. Raises InputError."""
     if place not in PLACE:
         raise InputError(

@@ -10,7 +10,7 @@ from contextlib import suppress
 import openmm
 
 from ..base.plugins import platform_names
-from ..base.stopwatch import counted
+from ..base.stopwatch import counted_as
 from ..base.wording import one_line
 from .platform_errors import refuse_platform
 from .run_numbers import check_threads
@@ -43,7 +43,7 @@ def make_context(
     platform: tuple[openmm.Platform, dict[str, str]],
 ) -> openmm.Context:
     """Build a Context, and count the time: on a GPU the platform compiles its kernels for it."""
-    with counted("contexts"):
+    with counted_as("contexts"):
         return openmm.Context(system, integrator, *platform)
 
 

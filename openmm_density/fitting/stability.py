@@ -10,7 +10,7 @@ import openmm
 from openmm import app, unit
 
 from ..base.units import ANGSTROM_PER_NANOMETER
-from ..models.chemistry.residues import named_atoms
+from ..base.wording import named_atoms
 from ..models.merging import masses_of
 
 MOST_NAMED = 5

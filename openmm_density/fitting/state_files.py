@@ -78,7 +78,7 @@ def read_state(path: str | os.PathLike[str]) -> RunState:
         plain["plateau"] = _restored_plateau(plain["plateau"])
     if isinstance(plain.get("rows"), list):
         plain["rows"] = [_restored(Row, row, finite=False) for row in plain["rows"]]
-    check_entries(RunState, plain)
+    check_fields(RunState, plain)
     return RunState(**arrays, **plain)
 
 
@@ -86,7 +86,7 @@ def _restored(kind: type, entries: Any, finite: bool = True) -> Any:
     """Return the object of a dataclass with these entries, checked."""
     if not isinstance(entries, dict):
         raise DamagedState(f"{kind.__name__} is {entries!r:.60}")
-    check_entries(kind, entries, finite)
+    check_fields(kind, entries, finite)
     return kind(**entries)
 
 
@@ -168,7 +168,7 @@ def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
     return values.reshape(shape, order="F" if in_columns else "C").copy()
 
 
-def check_entries(kind: type, entries: Mapping[str, Any], finite: bool = True) -> None:
+def check_fields(kind: type, entries: Mapping[str, Any], finite: bool = True) -> None:
     """Refuse entries that are not fields of a dataclass, or not of their types; arrays are left alone."""
     hints = typing.get_type_hints(kind)
     known = {field.name: field for field in dataclasses.fields(kind)}

@@ -13,8 +13,7 @@ import numpy as np
 
 from ..base.errors import InputError
 from ..base.units import checked_length, in_unit, positions_in_angstrom
-from ..base.wording import counted, listing
-from ..models.chemistry.residues import named_atoms
+from ..base.wording import counted, listing, named_atoms
 
 if TYPE_CHECKING:
     from openmm.app import Topology

@@ -50,7 +50,8 @@ def map_agreement(
     points = bright_points(density_map) if points is None else points
     own = density_map.value_at(points)
     found = [
-        correlation(own, density_map.value_at(points @ r.T + t)) for r, t in zip(rotations, translations)
+        density_correlation(own, density_map.value_at(points @ r.T + t))
+        for r, t in zip(rotations, translations)
     ]
     return MapAgreement(rotations, translations, np.array(found))
 
@@ -64,7 +65,7 @@ def bright_points(density_map: DensityMap, most: int = _COMPARED) -> np.ndarray:
     return density_map.origin + index @ density_map.matrix.T
 
 
-def correlation(first: np.ndarray, second: np.ndarray) -> float:
+def density_correlation(first: np.ndarray, second: np.ndarray) -> float:
     """Return the correlation about the mean of two densities at the same points; NaN where too few are known."""
     known = np.isfinite(first) & np.isfinite(second)
     if known.sum() < max(_FEWEST, 0.2 * len(known)):

@@ -10,10 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from ..base.errors import InputError
-from ..base.wording import counted, listing
+from ..base.wording import counted, listing, residue_label
 from .chemistry.elements import UNKNOWN
 from .chemistry.residue_names import standard_residue_names
-from .chemistry.residues import residue_label
 from .chemistry.stereocentres import d_amino_acids
 from .conformers import ReadResidue
 from .model import Model

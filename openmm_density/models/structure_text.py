@@ -57,7 +57,7 @@ def read_structure(path: str | os.PathLike[str], *, first_model: bool = True) ->
     return structure
 
 
-def check_atoms(path: Path, structure: gemmi.Structure) -> None:
+def check_has_atoms(path: Path, structure: gemmi.Structure) -> None:
     """Refuse a structure whose first model has no atoms."""
     if not len(structure) or not any(len(residue) for chain in structure[0] for residue in chain):
         raise InputError(

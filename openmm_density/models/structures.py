@@ -29,7 +29,7 @@ from .model import Alternates, AtomRecord, Model
 from .odd_atoms import check_twice, notes_on_atoms
 from .predictions import read_confidence, trimmed
 from .structure_suffixes import format_of_name, structure_format
-from .structure_text import check_atoms, read_structure
+from .structure_text import check_has_atoms, read_structure
 
 # Backbone bond lengths (Å) up to which two residues count as joined: neighbours in number may be badly
 # strained, others must look like a bond.
@@ -70,7 +70,7 @@ def read_model(
     """
     path = Path(path)
     structure = read_structure(path)
-    check_atoms(path, structure)
+    check_has_atoms(path, structure)
     model, sources = _model_of(path, structure)
     confidence = read_confidence(model, structure, sources, predicted)
     model.confidence = confidence

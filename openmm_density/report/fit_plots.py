@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ..base.page_blocks import Card
 from ..validation.fsc import HALF_MAP_THRESHOLD
-from .blocks import Card
 from .colors import AFTER, BEFORE, OF_STAGE, OTHER, REFERENCE
 
 GEOMETRY_TITLE = "Geometry: RMSZ of bonds and angles, MolProbity's clashscore, and the share of outliers"

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from ..base.atomic_files import write_text
-from .blocks import Page, Plot
+from ..base.page_blocks import Page, Plot
 
 
-def packed(array: np.ndarray, kind: str) -> str:
+def base64_of(array: np.ndarray, kind: str) -> str:
     """Return an array's values, row after row, in base64."""
     return base64.b64encode(np.ascontiguousarray(array, dtype=kind).tobytes()).decode("ascii")
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from ..base.page_blocks import Card, Plot
 from ..models.chemistry.sugar_puckers import DELTA_C2, DELTA_C3, LONGEST_OF_C2_ENDO, find_sugars
 from ..models.chemistry.torsions import torsion_angles
-from .blocks import Card, Plot
 from .ramachandran_plot import traces_by_plot
 from .shown_model import ShownModel
 

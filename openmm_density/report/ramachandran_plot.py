@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..base.wording import residue_label
 from ..models.chemistry.ramachandran_tables import (
     ALLOWED,
     CELL,
@@ -15,7 +16,6 @@ from ..models.chemistry.ramachandran_tables import (
     backbone_torsions,
     ramachandran_tables,
 )
-from ..models.chemistry.residues import residue_label
 from ..models.chemistry.torsions import torsion_angles
 from .colors import OF_STAGE
 from .shown_model import ShownModel

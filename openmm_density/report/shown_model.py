@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from openmm import app
 
-from ..models.chemistry.residues import residue_label
+from ..base.wording import residue_label
 
 COPIES = "copies"
 """The key of what follows from the first model by symmetry."""

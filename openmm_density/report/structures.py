@@ -10,12 +10,13 @@ import numpy as np
 from openmm import app
 
 from ..base.errors import InputError
+from ..base.wording import residue_label
 from ..models.chemistry.backbone import BACKBONE
 from ..models.chemistry.elements import is_hydrogen
-from ..models.chemistry.residues import is_water, residue_kind, residue_label
+from ..models.chemistry.residues import is_water, residue_kind
 from ..models.chemistry.secondary_structure import secondary_structure
 from ..models.trajectory_files import dcd_frames
-from .page import packed
+from .page import base64_of
 from .shown_model import COPIES, ShownModel
 
 MOST_ATOMS = 60_000
@@ -62,10 +63,10 @@ class DrawnAtoms:
         return {
             "names": names,
             "elements": elements,
-            "name": packed(name_codes, "<u2"),
-            "element": packed(element_codes, "u1"),
-            "residue": packed(np.array([place[atom.residue] for atom in self._atoms]), "<u4"),
-            "bonds": packed(np.array(bonds).reshape(-1, 2), "<u4"),
+            "name": base64_of(name_codes, "<u2"),
+            "element": base64_of(element_codes, "u1"),
+            "residue": base64_of(np.array([place[atom.residue] for atom in self._atoms]), "<u4"),
+            "bonds": base64_of(np.array(bonds).reshape(-1, 2), "<u4"),
             "residues": [
                 {
                     "label": residue_label(residue),
@@ -105,7 +106,7 @@ def drawn_models(
                 "label": model.label,
                 "color": model.color,
                 "atoms": number,
-                "positions": packed(np.nan_to_num(model.positions[own.indices], nan=_NOWHERE), "<f4"),
+                "positions": base64_of(np.nan_to_num(model.positions[own.indices], nan=_NOWHERE), "<f4"),
             }
         )
     film = None if trajectory is None else _film(trajectory, drawn[id(models[0].topology)][0])
@@ -134,12 +135,12 @@ def _film(path: Path, drawn: DrawnAtoms) -> dict[str, Any] | None:
     moved = frames - centre
     step = max(_FILM_STEP, float(np.abs(moved).max()) / _LARGEST)
     return {
-        "atoms": None if len(places) == len(drawn.indices) else packed(places, "<u4"),
+        "atoms": None if len(places) == len(drawn.indices) else base64_of(places, "<u4"),
         "frames": len(frames),
         "every": every,
         "centre": centre.tolist(),
         "step": step,
-        "values": packed(np.rint(moved / step), "<i2"),
+        "values": base64_of(np.rint(moved / step), "<i2"),
     }
 
 

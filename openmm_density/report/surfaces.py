@@ -15,7 +15,7 @@ from ..maps.density_map import DensityMap
 from ..maps.model_density import ModelDensity
 from ..models.chemistry.elements import is_hydrogen
 from ..validation.density_level import density_level
-from .page import packed
+from .page import base64_of
 from .shown_model import COPIES, ShownModel
 
 MARGIN = 5.0
@@ -126,7 +126,7 @@ def _quantized(data: np.ndarray) -> dict[str, Any]:
     step = (highest - lowest) / 255 or 1.0
     values = np.rint((data - np.float32(lowest)) / np.float32(step))
     # x slowest, as the page's library has it.
-    return {"lowest": lowest, "step": step, "values": packed(values.transpose(2, 1, 0), "u1")}
+    return {"lowest": lowest, "step": step, "values": base64_of(values.transpose(2, 1, 0), "u1")}
 
 
 def surfaces_of(

@@ -14,7 +14,7 @@ from openmm import app, unit
 
 from ..base.errors import InputError
 from ..base.units import as_number, in_unit, positions_in_angstrom, takes_units
-from ..models.chemistry.residues import residue_label
+from ..base.wording import residue_label
 from ..models.chemistry.topologies import openmm_topology
 
 # Å (or degrees); what may be off by less is told in two decimals, as one would not tell it from its target.

@@ -8,7 +8,7 @@ import gemmi
 import numpy as np
 
 from ..base.errors import InputError
-from ..energies.symmetry_mates import check_operators
+from ..energies.symmetry_mates import check_whole_cell
 from ..maps.density_map import DensityMap
 from ..maps.moved_maps import map_agreement
 from ..models.model import Model
@@ -48,7 +48,7 @@ def crystal_mates(model: Model, density_map: DensityMap) -> CrystalMates:
         return CrystalMates(None, problem=f"the space group {model.space_group} is not known")
     try:
         operators = SymmetryOperators.crystal(cell, group)
-        check_operators(operators, density_map)
+        check_whole_cell(operators, density_map)
     except InputError as error:
         return CrystalMates(None, problem=str(error))
     if len(operators) == 1:

@@ -11,9 +11,10 @@ from openmm import app
 
 from ..base.errors import InputError
 from ..base.units import positions_in_angstrom
+from ..base.wording import residue_label
 from ..models.chemistry.elements import is_hydrogen
 from ..models.chemistry.planes import Plane, PlaneSet
-from ..models.chemistry.residues import residue_kind, residue_label
+from ..models.chemistry.residues import residue_kind
 
 FEWEST_SHARED = 3
 """Atoms that two planes have in common where they are one. Rings on either side of a single bond share two, and may be turned."""

@@ -11,6 +11,7 @@ import numpy as np
 from openmm import app
 
 from ..base.errors import InputError
+from ..base.wording import residue_label
 from ..maps.grids import checked_positions
 from ..models.chemistry.elements import is_hydrogen
 from ..models.chemistry.ideal_geometry import angles_at, bond_angles, heavy_bonds, ideal_values, lengths_of
@@ -23,7 +24,7 @@ from ..models.chemistry.ramachandran_tables import (
     backbone_torsions,
     ramachandran_tables,
 )
-from ..models.chemistry.residues import is_d_amino_acid, residue_label
+from ..models.chemistry.residues import is_d_amino_acid
 from ..models.chemistry.side_chains import LARGEST_DEVIATION, from_staggered, side_chain_torsions
 from ..models.chemistry.stereocentres import chiral_centres
 from ..models.chemistry.torsions import peptide_torsions, torsion_angles

@@ -11,9 +11,9 @@ import numpy as np
 from openmm import app
 
 from ..base.units import positions_in_angstrom, takes_units
+from ..base.wording import atom_label
 from ..models.chemistry.elements import is_hydrogen
-from ..models.chemistry.monomers.terms import Terms, find_terms, is_cis
-from ..models.chemistry.residues import atom_label
+from ..models.chemistry.monomers.terms import IdealTerms, find_terms, is_cis
 from ..models.chemistry.topologies import openmm_topology
 from ..models.chemistry.torsions import peptide_torsions
 
@@ -102,7 +102,7 @@ class IdealValues:
         self._atoms = list(topology.atoms())
         self._heavy = np.array([not is_hydrogen(atom) for atom in self._atoms], dtype=bool)
         self._peptides = peptide_torsions(topology)
-        self._known: dict[bytes, tuple[Terms, Terms, tuple[str, ...]]] = {}
+        self._known: dict[bytes, tuple[IdealTerms, IdealTerms, tuple[str, ...]]] = {}
 
     def scores(self, positions: np.ndarray) -> GeometryScores:
         """Return the Z-scores at positions (N, 3) in Å."""
@@ -119,7 +119,7 @@ class IdealValues:
                 )
         return GeometryScores(rms[0], rms[1], len(bonds.atoms), len(angles.atoms), outliers, unknown)
 
-    def _at(self, positions: np.ndarray) -> tuple[Terms, Terms, tuple[str, ...]]:
+    def _at(self, positions: np.ndarray) -> tuple[IdealTerms, IdealTerms, tuple[str, ...]]:
         """Return the bonds and angles of heavy atoms, which depend on what peptides are cis, and unknown residues."""
         key = is_cis(positions, self._peptides).tobytes()
         if key not in self._known:

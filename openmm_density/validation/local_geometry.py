@@ -17,11 +17,12 @@ from openmm import app
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial import cKDTree
 
+from ..base.wording import atom_label
 from ..models.chemistry.contacts import within_bonds
 from ..models.chemistry.elements import is_hydrogen
 from ..models.chemistry.ideal_geometry import angles_at, bond_angles, heavy_bonds, ideal_values, lengths_of
 from ..models.chemistry.planes import PlaneSet
-from ..models.chemistry.residues import atom_label, is_d_amino_acid, is_water
+from ..models.chemistry.residues import is_d_amino_acid, is_water
 from ..models.chemistry.stereocentres import chiral_centres
 from ..models.superposition import superposition
 

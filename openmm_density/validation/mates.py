@@ -33,7 +33,7 @@ class MateContact:
     distance: float  # Å
 
 
-def mate_contacts(
+def clashes_with_mates(
     model: Model, positions: np.ndarray, operators: SymmetryOperators | None = None
 ) -> list[MateContact] | None:
     """Find the clashes of a model with its copies by the symmetry and the translations of its crystal, or by operators.

@@ -10,9 +10,10 @@ from openmm import app
 
 from ..base.errors import InputError
 from ..base.units import as_number, positions_in_angstrom, takes_units
+from ..base.wording import residue_label
 from ..maps.density_map import DensityMap
 from ..models.chemistry.planes import PlaneSet, find_planes
-from ..models.chemistry.residues import residue_kind, residue_label
+from ..models.chemistry.residues import residue_kind
 from .correlation import MapCorrelation
 from .flatness import flat_ligands
 from .fsc import model_fsc

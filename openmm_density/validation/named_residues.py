@@ -27,7 +27,7 @@ class LocatedDoubt:
     # model
     rows: tuple[int, ...]
     places: tuple[LocatedPlace, ...] = ()  # The same one by one, as a list shows them
-    # What is doubted, see `openmm_density.fitting.output.doubt.KINDS`
+    # What is doubted, see `openmm_density.fitting.doubt.KINDS`
     kind: str | None = None
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from openmm import app
 
+from ..base.wording import residue_label
 from ..models.chemistry.backbone import atoms_by_name, is_nucleotide
 from ..models.chemistry.base_pairs import Bases
-from ..models.chemistry.residues import residue_label
 from ..models.chemistry.sugar_puckers import find_sugars
 
 

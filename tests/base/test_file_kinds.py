@@ -11,7 +11,6 @@ from openmm_density import DensityMap, InputError
 from openmm_density.base.given_files import kind_of
 from openmm_density.cli.amplitudes import takes_amplitudes
 from openmm_density.cli.arguments import check_files
-from openmm_density.extensions.crystals import read_reflections
 from openmm_density.models import read_model
 from openmm_density.models.structure_files import write_model_cif, write_pdb
 
@@ -121,6 +120,3 @@ def test_measured_amplitudes_come_before_map_coefficients_that_were_not_asked_fo
     assert not takes_amplitudes(str(refined), None, rather_than_map=False)
     under_another_name = shutil.copy(refined, tmp_path / "refined.map")
     assert takes_amplitudes(str(under_another_name), None)
-    said = "refined.mtz has measured values (FP), which are used, and map coefficients: for these give the columns FWT,PHWT."
-    assert said in read_reflections(refined).notes
-    assert said not in read_reflections(refined, ("FP", "SIGFP")).notes

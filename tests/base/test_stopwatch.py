@@ -7,7 +7,7 @@ import time
 import pytest
 
 from openmm_density.base import stopwatch
-from openmm_density.base.stopwatch import PARTS, WITHIN, Stopwatch, counted, in_words, process_start
+from openmm_density.base.stopwatch import PARTS, WITHIN, Stopwatch, counted_as, in_words, process_start
 
 
 @pytest.fixture
@@ -72,20 +72,20 @@ print(time.monotonic(), process_start())
 
 def test_what_is_counted_within_parts_takes_nothing_from_them(now):
     watch = Stopwatch()
-    with counted("compilation"):  # no stopwatch runs
+    with counted_as("compilation"):  # no stopwatch runs
         now[0] += 1
     with watch.part("dynamics"):
         now[0] += 2
-        with counted("contexts"):
+        with counted_as("contexts"):
             now[0] += 4
-            with counted("compilation"):
+            with counted_as("compilation"):
                 now[0] += 8
         with watch.within("register"):
             now[0] += 16
     assert watch.seconds_by_part == {"dynamics": 30}
     assert watch.seconds_within == {"compilation": 8, "contexts": 4, "register": 16}
     assert list(watch.seconds_within) == [name for name in WITHIN if name in watch.seconds_within]
-    with counted("contexts"):  # it has stopped
+    with counted_as("contexts"):  # it has stopped
         now[0] += 32
     watch.add({"dynamics": 1}, {"contexts": 2})
     assert watch.seconds == 31 and watch.seconds_within["contexts"] == 6

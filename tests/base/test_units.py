@@ -42,7 +42,8 @@ NO_UNITS = """
 DensityFit.occupancies DensityFit.operators DensityFit.parameter_name DensityMap.simulate.noise PlanarityRestraint.constants
 BFactorRefinement.level ShellCorrelation.crossing.dips Protocol.b_factors write_model_cif.occupancies write_pdb.occupancies
 InputError.problem InputError.remedy map_agreement.rotations write_assembly.rotations Stage.strength CudaGraphForce.module
-Model.occupancies Ladder.rungs Settings.features Settings.layers Settings.n_radial Model.cell SymmetryOperators.cell
+Model.occupancies Ladder.rungs DistillationSettings.features DistillationSettings.layers DistillationSettings.n_radial
+Model.cell SymmetryOperators.cell
 SymmetryOperators.crystal.cell DistanceRestraint.expected_error Restraint.violations.positions
 """
 

@@ -10,8 +10,8 @@ import pytest
 
 from openmm_density.base.errors import InputError
 from openmm_density.cli.fit_record import read_command, read_force_field_files
-from openmm_density.fitting.output import FILES, FITTED_REFERENCE
 from openmm_density.fitting.protocols import find_protocol
+from openmm_density.report import FILES, FITTED_REFERENCE
 
 from .commands import fit, run, started, wait_for
 
@@ -25,7 +25,7 @@ def test_a_fit_that_dies_while_its_results_are_written_is_resumed(small, tmp_pat
 
     output = tmp_path / "out"
     with monkeypatch.context() as patch:
-        patch.setattr("openmm_density.fitting.output.folder.summarize", die)
+        patch.setattr("openmm_density.report.folder.summarize", die)
         with pytest.raises(Killed):
             fit(small, output, "--steps", 100, "--restrain-to", small / "target.pdb")
     assert (output / "trajectory.dcd").exists() and not (output / "summary.json").exists()

@@ -12,8 +12,8 @@ import pytest
 
 from openmm_density.fitting import fit_run
 from openmm_density.fitting.dynamics import Dynamics
-from openmm_density.fitting.output import AFTER_FILES, FILES, FITTED_REFERENCE
 from openmm_density.models import read_model
+from openmm_density.report import AFTER_FILES, FILES, FITTED_REFERENCE
 
 from ..fitting.changed_steps import blow_up_in, shake_after_steps
 from ..fragments import write_fragment

@@ -22,7 +22,7 @@ PHASES = {
     "set-up": ("openmm_density.fitting.options", "prepare", 0),
     "System": ("openmm_density.models.preparation.prepared", "Prepared.system", 0),
     "between stages": ("openmm_density.fitting.stage_run", "StageRun.segment", 1),
-    "writing": ("openmm_density.fitting.output.folder", "write_summary", 0),
+    "writing": ("openmm_density.report.folder", "write_summary", 0),
 }
 STUCK = "import sys; from tests.cli.test_fit_ends import fit_with_stuck; fit_with_stuck(sys.argv[1], sys.argv[2:])"
 

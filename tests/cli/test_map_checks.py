@@ -62,7 +62,7 @@ def test_corrections_survive_an_interruption(small, tmp_path, monkeypatch):
     right = DensityMap.from_file(small / "target.mrc")
     right.mirrored().inverted().with_voxel_size(1.17).write(tmp_path / "wrong.mrc")
     (tmp_path / "model.pdb").symlink_to(small / "model.pdb")
-    from openmm_density.fitting.output.folder import OutputFolder
+    from openmm_density.report.folder import OutputFolder
 
     corrected = ("--voxel-size", 1.2, "--mirror", "--invert", "--save-interval", 20)
     with monkeypatch.context() as broken:

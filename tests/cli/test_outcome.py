@@ -3,7 +3,7 @@
 import json
 
 from openmm_density.cli.outcome import print_outcome
-from openmm_density.fitting.output.figures import pull_in_words
+from openmm_density.report.figures import pull_in_words
 
 
 def test_a_curve_that_does_not_fall_is_told_apart_in_the_table(fitted, capsys):

@@ -5,7 +5,7 @@ import pytest
 from openmm import app
 
 from openmm_density.base.errors import InputError
-from openmm_density.energies.checks import bonded_pairs, check_system, check_unit
+from openmm_density.energies.checks import check_system, check_unit, first_bonds
 
 from .contexts import system_of
 
@@ -32,7 +32,7 @@ def test_a_topology_is_that_of_its_system():
 
 def test_positions_in_nm_are_known_by_their_bonds():
     topology, positions = chain_of(5)
-    bonds = bonded_pairs(topology)
+    bonds = first_bonds(topology)
     assert bonds.tolist() == [[0, 1], [1, 2], [2, 3], [3, 4]]
     check_unit(bonds, positions)
     with pytest.raises(
@@ -48,5 +48,5 @@ def test_positions_in_nm_are_known_by_their_bonds():
 
 
 def test_a_part_of_many_bonds_is_enough():
-    assert bonded_pairs(chain_of(3000)[0]).shape == (1000, 2)
-    assert bonded_pairs(chain_of(1)[0]).shape == (0, 2)
+    assert first_bonds(chain_of(3000)[0]).shape == (1000, 2)
+    assert first_bonds(chain_of(1)[0]).shape == (0, 2)

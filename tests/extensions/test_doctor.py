@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from openmm_density.energies.forces import BACKENDS, ON_ALL_PLATFORMS
-from openmm_density.extensions.doctor import Diagnosis, GpuKernel, Kernel, Probe, examine, report
+from openmm_density.extensions.doctor import Diagnosis, GpuKernel, Kernel, Probe, diagnosis_text, examine
 from openmm_density.extensions.doctor.examination import Doing, probe_gpu_kernels, probe_platform
 from openmm_density.extensions.doctor.packages import OPTIONAL_PACKAGES, PACKAGES
 from openmm_density.extensions.doctor.probes import gpu_calls
@@ -44,7 +44,7 @@ def healthy() -> Diagnosis:
 
 def as_text(diagnosis: Diagnosis) -> str:
     console = Console(width=200, record=True, file=io.StringIO())
-    console.print(report(diagnosis))
+    console.print(diagnosis_text(diagnosis))
     return console.export_text()
 
 

@@ -107,7 +107,9 @@ def test_entry_points_are_read_from_installed_packages_behind_the_own(tmp_path):
         (tmp_path / package / "entry_points.txt").write_text(text)
     (tmp_path / "damaged-1.dist-info").mkdir()
     (tmp_path / "damaged-1.dist-info" / "entry_points.txt").write_bytes(b"\xff\xfe")
-    found = installed_extensions.entry_points(own, [str(tmp_path), str(tmp_path), str(tmp_path / "nowhere")])
+    found = installed_extensions.declared_entry_points(
+        own, [str(tmp_path), str(tmp_path), str(tmp_path / "nowhere")]
+    )
     assert list(found.items()) == [
         ("second", "a.b:C"),
         ("first", "a.d:E"),
@@ -122,7 +124,7 @@ def test_one_that_cannot_be_imported_is_named():
 
 
 def test_every_extension_of_the_package_is_in_its_entry_points():
-    declared = installed_extensions.entry_points(installed_extensions.OWN, [])
+    declared = installed_extensions.declared_entry_points(installed_extensions.OWN, [])
     written = [
         path for path in installed_extensions.OWN.parent.rglob("*.py") if "(FitExtension)" in path.read_text()
     ]

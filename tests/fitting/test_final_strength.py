@@ -12,7 +12,7 @@ from openmm_density.fitting.final_strength import (
     MOST_ANGLE_RMSD,
     NEAR_ENOUGH,
     GeometryBounds,
-    Trial,
+    StrengthTrial,
     find_final_strength,
 )
 
@@ -27,7 +27,9 @@ def geometry(angles=lambda k: 2.5, outliers=lambda k: 0, bonds=lambda k: 0.015, 
 
     def measure(strength):
         asked.append(strength)
-        return Trial(strength, bonds(strength), angles(strength), clashes(strength), outliers(strength))
+        return StrengthTrial(
+            strength, bonds(strength), angles(strength), clashes(strength), outliers(strength)
+        )
 
     return measure, asked
 
@@ -57,7 +59,7 @@ def test_a_geometry_that_bears_nothing_has_the_least_strength():
 
 def test_what_is_unstable_at_all_strengths_is_tried_at_the_least_one_at_once():
     asked = []
-    found = find_final_strength(lambda k: asked.append(k) or Trial.of(k, None), BOUNDS, 200.0)
+    found = find_final_strength(lambda k: asked.append(k) or StrengthTrial.of(k, None), BOUNDS, 200.0)
     assert asked == [200.0, LEAST] and found.chosen == LEAST
 
 
@@ -76,5 +78,5 @@ def test_bounds_are_those_of_the_relaxed_model_and_the_noise_of_counts(tmp_path)
     assert GeometryBounds.of_relaxed(none).ramachandran_outlier_count == 1
     # Without Ramachandran tables, and without bonds that have an ideal length, these set no bound.
     bounds = GeometryBounds.of_relaxed(replace(report, ramachandran_outlier_count=None, bond_rmsd=math.nan))
-    trial = Trial(5.0, math.nan, report.angle_rmsd, 0, None)
+    trial = StrengthTrial(5.0, math.nan, report.angle_rmsd, 0, None)
     assert bounds.exceeded_by(trial) == []

@@ -14,8 +14,8 @@ from openmm_density import DensityMap
 from openmm_density.base.errors import InputError
 from openmm_density.fitting import FlexibleFit, helper_processes
 from openmm_density.fitting.helper_processes import HelperProcesses
-from openmm_density.fitting.output import OutputFolder
 from openmm_density.fitting.protocols import Protocol, Stage
+from openmm_density.report import OutputFolder
 
 from ..fragments import RESOLUTION, fragment, map_of
 

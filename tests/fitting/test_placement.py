@@ -9,7 +9,7 @@ from scipy.spatial.transform import Rotation
 from openmm_density.base.errors import InputError
 from openmm_density.fitting import FlexibleFit
 from openmm_density.fitting.fit_map import FitMap
-from openmm_density.fitting.placement import Placement, _Rigid, check_place, find_placement, placed
+from openmm_density.fitting.placement import Placement, _Rigid, check_placement, find_placement, placed
 from openmm_density.validation.map_checks.coverage import IN_DENSITY, coverage
 
 from ..fragments import RESOLUTION, fragment, map_of, rotated
@@ -50,7 +50,7 @@ def test_a_model_in_its_density_stays_and_another_is_placed(parts):
     assert coverage(heavy(away), density_map) == pytest.approx(0.0)
     assert placed(away, FitMap(density_map, RESOLUTION), "off") is None
     with pytest.raises(InputError, match="somewhere"):
-        check_place(model, "somewhere")
+        check_placement(model, "somewhere")
 
 
 def test_the_gradient_of_a_rigid_motion(parts):

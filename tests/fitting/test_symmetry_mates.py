@@ -12,9 +12,9 @@ from openmm_density import DensityMap, SymmetryOperators
 from openmm_density.base.errors import InputError
 from openmm_density.fitting.checkpoints import RunFolder
 from openmm_density.fitting.flexible_fit import FlexibleFit
-from openmm_density.fitting.output.contacts import contact_report
 from openmm_density.fitting.protocols import find_protocol
 from openmm_density.models.chemistry.elements import is_hydrogen
+from openmm_density.report.contacts import contact_report
 
 from ..fragments import RESOLUTION, fragment
 from .left_behind import kept_at

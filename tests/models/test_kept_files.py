@@ -13,7 +13,6 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from openmm_density.base.errors import InputError
-from openmm_density.extensions.ensemble.output import write_ensemble_cif
 from openmm_density.fitting.placement import Placement
 from openmm_density.models import Model, prepare, read_model
 from openmm_density.models.kept_files.cif_document import STALE_BEGINNING, STALE_CATEGORIES
@@ -303,23 +302,6 @@ def test_displacements_follow_the_numbers_of_atoms_that_stayed(deposited: Path, 
     assert list(block.find_values("_atom_site_anisotrop.id")) == list(block.find_values("_atom_site.id"))[:4]
 
 
-def test_models_of_an_ensemble_have_the_document_too(deposited: Path, tmp_path: Path) -> None:
-    model = read_model(deposited)
-    path = tmp_path / "ensemble.cif"
-    models = [model.positions, model.positions + 1.0]
-    write_ensemble_cif(path, model.topology, models, [0.6, 0.4], [1, 2], model.b_factors, header_of(model))
-    found = gemmi.read_structure(str(path))
-    assert len(found) == 2 and found[0].count_atom_sites() == found[1].count_atom_sites() == len(
-        model.positions
-    )
-    first = [cra.atom.pos.x for cra in found[0].all()]
-    np.testing.assert_allclose([cra.atom.pos.x for cra in found[1].all()], np.array(first) + 1, atol=2e-3)
-    block = gemmi.cif.read(str(path)).sole_block()
-    assert block.find_value("_my_lab.who") == '"d\'Alembert"' and block.find_values(
-        "_openmm_density_replica.weight"
-    )
-
-
 def test_links_and_cis_peptides_of_a_document_are_those_of_now(deposited: Path, tmp_path: Path) -> None:
     model = read_model(deposited)
     moved = model.positions + np.random.default_rng(0).normal(scale=0.05, size=model.positions.shape)
@@ -430,22 +412,6 @@ def test_a_chain_that_the_authors_leave_without_a_name_keeps_its_cis_peptides(
         for out in (name, "again.cif"):
             found = gemmi.cif.read(str(tmp_path / out)).sole_block()
             assert list(found.find_values("_struct_mon_prot_cis.auth_seq_id")) == ["11"], (name, out)
-
-
-def test_models_of_a_file_without_their_numbers_get_some(deposited: Path, tmp_path: Path) -> None:
-    document = gemmi.cif.read(str(deposited))
-    document.sole_block().find_loop("_atom_site.pdbx_PDB_model_num").get_loop().remove_column(
-        "_atom_site.pdbx_PDB_model_num"
-    )
-    path = tmp_path / "in.cif"
-    document.write_file(str(path))
-    model = read_model(path)
-    models = [model.positions, model.positions + 1.0]
-    write_ensemble_cif(
-        tmp_path / "out.cif", model.topology, models, [0.5, 0.5], [1, 1], header=header_of(model)
-    )
-    found = gemmi.read_structure(str(tmp_path / "out.cif"))
-    assert [each.count_atom_sites() for each in found] == [len(model.positions)] * 2
 
 
 @pytest.mark.parametrize("change", ["lower", "no auth", "crlf", "two blocks"])

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from openmm_density.extensions.series.result import Trace
 from openmm_density.models import read_model
 from openmm_density.models.rigid_domains import domain_motions, rigid_domains
 
@@ -14,8 +13,11 @@ from ..small_models import ADK_CLOSED, ADK_OPEN
 @pytest.fixture(scope="module")
 def opened():
     model = read_model(ADK_OPEN)
-    trace = Trace.of(model.topology)
-    return trace, model.positions[trace.atoms]
+    return [np.arange(model.topology.getNumResidues())], traced(model)
+
+
+def traced(model):
+    return model.positions[[atom.index for atom in model.topology.atoms() if atom.name == "CA"]]
 
 
 def members(labels, number):
@@ -28,19 +30,19 @@ def overlap(found, expected):
 
 def test_the_domains_of_adenylate_kinase_are_found_from_its_two_forms(opened):
     """CORE, LID (118-160) and NMP (30-67), by C. W. Müller et al., Structure 4, 147 (1996)."""
-    trace, places = opened
+    chains, places = opened
     closed = read_model(ADK_CLOSED)
-    traces = np.array([places, closed.positions[Trace.of(closed.topology).atoms]])
-    labels = rigid_domains(traces, trace.chains)
+    traces = np.array([places, traced(closed)])
+    labels = rigid_domains(traces, chains)
     assert labels.max() == 2
     assert overlap(members(labels, 1), set(range(118, 161))) > 0.75
     assert overlap(members(labels, 2), set(range(30, 68))) > 0.75
-    motions = domain_motions(traces, labels, [trace.stretches(labels == number) for number in range(3)])
+    motions = domain_motions(traces, labels, [["CORE"], ["LID"], ["NMP"]])
     assert 40 < motions[0].angle_from_first[1] < 60 and 35 < motions[1].angle_from_first[1] < 60
 
 
 def test_a_domain_that_turns_is_found_with_its_axis(opened):
-    trace, places = opened
+    chains, places = opened
     noise = np.random.default_rng(0)
     moving = np.zeros(len(places), dtype=bool)
     moving[120:160] = True
@@ -54,7 +56,7 @@ def test_a_domain_that_turns_is_found_with_its_axis(opened):
         frame = Rotation.random(random_state=degrees).apply(frame) + noise.normal(size=3) * 20
         traces.append(frame + noise.normal(scale=0.15, size=frame.shape))
     traces = np.array(traces)
-    labels = rigid_domains(traces, trace.chains)
+    labels = rigid_domains(traces, chains)
     assert labels.max() == 1 and overlap(members(labels, 1), set(range(121, 161))) > 0.85
     (motion,) = domain_motions(traces, labels, [["A 1"], ["A 121-160"]])
     assert motion.angle_from_first == pytest.approx([0, 10, 20, 35], abs=1)
@@ -65,10 +67,10 @@ def test_a_domain_that_turns_is_found_with_its_axis(opened):
 
 
 def test_what_moves_by_no_more_than_fits_differ_is_one_domain(opened):
-    trace, places = opened
+    chains, places = opened
     noise = np.random.default_rng(1)
     traces = np.array([places + noise.normal(scale=0.3, size=places.shape) for _ in range(5)])
-    labels = rigid_domains(traces, trace.chains)
+    labels = rigid_domains(traces, chains)
     assert not labels.any() and domain_motions(traces, labels, [["all"]]) == []
 
 

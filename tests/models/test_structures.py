@@ -10,9 +10,9 @@ import pytest
 from openmm import app, unit
 
 from openmm_density.base.errors import InputError
+from openmm_density.base.wording import residue_label
 from openmm_density.models import prepare
 from openmm_density.models.chemistry.elements import is_hydrogen
-from openmm_density.models.chemistry.residues import residue_label
 from openmm_density.models.structure_files import prepared_header, write_cif, write_model_cif, write_pdb
 from openmm_density.models.structures import Model, read_model
 

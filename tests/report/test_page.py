@@ -11,7 +11,7 @@ from importlib import resources
 
 import pytest
 
-from openmm_density.report.blocks import (
+from openmm_density.base.page_blocks import (
     Card,
     Command,
     Facts,

@@ -13,11 +13,11 @@ from openmm import app
 
 from ...base.errors import InputError, as_argument
 from ...base.units import resolution_in_angstrom, takes_units
+from ...base.wording import residue_label
 from ...maps.checks import check_map, check_resolution
 from ...maps.density_map import DensityMap
 from ...maps.half_maps import check_half_maps
 from ...models.chemistry.elements import is_hydrogen
-from ...models.chemistry.residues import residue_label
 from ...models.conformer_topology import PlacedConformers
 from ...models.model import Model
 from ...models.symmetry_operators import SymmetryOperators
@@ -426,7 +426,7 @@ def _scored(
     return work.compare(density, False).cc, free.compare(density, False).cc
 
 
-def residue_rows(topology: app.Topology, refined: BFactors) -> list[dict[str, Any]]:
+def b_factor_rows(topology: app.Topology, refined: BFactors) -> list[dict[str, Any]]:
     """Return the ``residue``, ``b_factor``, ``b_factor_deviation`` (Å²) and ``determined`` (0 to 1) of residues' heavy atoms."""
     rows = []
     for residue in topology.residues():

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 from scipy.spatial import cKDTree
 
-from .refinement import Found, Refinement
+from .refinement import Refined, Refinement
 
 MOST_AT_ONCE = 1500
 """B factors of a block whose covariance is inverted: what two blocks have in common is left out."""
@@ -19,7 +19,7 @@ _REACH_PER_RESOLUTION = 2.5
 
 
 def uncertainties(
-    refinement: Refinement, found: Found, positions: np.ndarray
+    refinement: Refinement, found: Refined, positions: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return how well each B factor of a level is determined.
 
@@ -42,7 +42,7 @@ def uncertainties(
     return width * np.sqrt(variances), np.clip(1 - variances / without, 0, 1)
 
 
-def occupancy_deviations(refinement: Refinement, found: Found, positions: np.ndarray) -> np.ndarray:
+def occupancy_deviations(refinement: Refinement, found: Refined, positions: np.ndarray) -> np.ndarray:
     """Return the standard deviation of each group's occupancy (Q,), with what its B factor leaves open of it."""
     level = refinement.level
     b_factors = refinement.b_factors(found.logarithms)
@@ -69,7 +69,7 @@ def occupancy_deviations(refinement: Refinement, found: Found, positions: np.nda
     return np.array(deviations)
 
 
-def _factor(refinement: Refinement, found: Found) -> float:
+def _factor(refinement: Refinement, found: Refined) -> float:
     """Return what turns an integral over reciprocal space of products of derivatives into those of the cost."""
     masked, agreement = refinement.masked, found.agreement
     return agreement.scale**2 * masked.n_observations / masked.squares_left(agreement)
@@ -81,7 +81,7 @@ def _shells(resolution: float) -> tuple[np.ndarray, np.ndarray]:
     return (nodes + 1) / (2 * resolution), weights / (2 * resolution)
 
 
-def _information(refinement: Refinement, found: Found, positions: np.ndarray) -> sparse.csc_matrix:
+def _information(refinement: Refinement, found: Refined, positions: np.ndarray) -> sparse.csc_matrix:
     """Return the second derivatives of n/2 · ln(residual) with respect to the logarithms."""
     masked, level = refinement.masked, refinement.level
     s, ds = _shells(masked.resolution)

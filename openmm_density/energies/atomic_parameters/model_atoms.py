@@ -10,14 +10,14 @@ import numpy as np
 from openmm import app
 
 from ...base.errors import InputError
+from ...base.wording import named_atoms
 from ...maps.density_map import DensityMap
 from ...maps.grids import checked_positions
 from ...models.chemistry.elements import is_hydrogen
-from ...models.chemistry.residues import named_atoms
 from ...models.conformer_topology import FurtherConformers, PlacedConformers
 from ...models.model import Model
 from ...models.symmetry_operators import SymmetryOperators
-from ..symmetry_mates import check_operators
+from ..symmetry_mates import check_whole_cell
 from .levels import BLevel, checked_atoms
 from .masked_map import MaskedMap
 from .refinement import Refinement
@@ -91,7 +91,7 @@ class ModelAtoms:
     def with_copies(self, operators: SymmetryOperators | None, density_map: DensityMap) -> ModelAtoms:
         """Return the same atoms beside their copies in a map, or raise InputError where it is not of their crystal."""
         if operators is not None:
-            check_operators(operators, density_map)
+            check_whole_cell(operators, density_map)
         return replace(self, operators=operators)
 
     @property

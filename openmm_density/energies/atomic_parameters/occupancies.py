@@ -13,10 +13,11 @@ from openmm import app
 
 from ...base.errors import InputError
 from ...base.units import resolution_in_angstrom, takes_units
+from ...base.wording import residue_label
 from ...maps.checks import check_map, check_resolution
 from ...maps.density_map import DensityMap
 from ...models.chemistry.elements import is_hydrogen
-from ...models.chemistry.residues import residue_kind, residue_label
+from ...models.chemistry.residues import residue_kind
 from ...models.conformer_topology import PlacedConformers
 from ...models.model import Model
 from ...models.symmetry_operators import SymmetryOperators
@@ -24,7 +25,7 @@ from .b_factors import BOUNDS
 from .information import occupancy_deviations
 from .levels import b_level, checked_atoms
 from .model_atoms import ModelAtoms, checked_bounds, prepared_refinement
-from .refinement import Found, OccupancyGroups, Refinement
+from .refinement import OccupancyGroups, Refined, Refinement
 
 KINDS = ("ligands", "waters", "side-chains")
 _ROUNDS, _AT_REST = 4, 0.01
@@ -198,7 +199,7 @@ class OccupancyRefinement:
             occupancies[atoms.n_own :],
         )
 
-    def _found(self, refinement: Refinement) -> Found:
+    def _found(self, refinement: Refinement) -> Refined:
         """Refine, round by round with the solvent that the atoms displace by the occupancies found before."""
         start = refinement.uniform()
         found = refinement.run(start)

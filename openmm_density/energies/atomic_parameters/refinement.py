@@ -42,7 +42,7 @@ class OccupancyGroups:
 
 
 @dataclass(frozen=True)
-class Found:
+class Refined:
     """What a refinement ends with."""
 
     logarithms: np.ndarray  # (G,), of the B factors of the level, each with the shift added
@@ -92,7 +92,7 @@ class Refinement:
         )
         return float(math.exp(found.x) - self.shift)
 
-    def run(self, start: float, after: Found | None = None) -> Found:
+    def run(self, start: float, after: Refined | None = None) -> Refined:
         """Refine from a uniform B factor in Å² and the given occupancies, or from what was found before."""
         n, mean = self.level.n_groups, math.log(start + self.shift)
         limits = [math.log(b + self.shift) for b in self.bounds]
@@ -117,7 +117,7 @@ class Refinement:
         )
         occupancies = self.groups.values(found.x[n:])
         agreement = self._compare(self.b_factors(found.x[:n]), self.occupancies(occupancies), False)
-        return Found(found.x[:n], occupancies, agreement, int(found.nit), self.evaluations)
+        return Refined(found.x[:n], occupancies, agreement, int(found.nit), self.evaluations)
 
     def b_factors(self, logarithms: np.ndarray) -> np.ndarray:
         """Return the B factor of each scattering atom in Å², shape (M,)."""

@@ -14,6 +14,14 @@ Python and C++ pass each other, ``compiled`` how the C++ is built, ``force`` wha
 from openmm_density.kernels.compilation import BuildError
 
 from .computation import Computation
-from .force import CudaGraphForce, NativeForce, load, load_ahead, make_force
+from .force import CudaGraphForce, NativeForce, load_force, load_force_ahead, make_force
 
-__all__ = ["BuildError", "Computation", "CudaGraphForce", "NativeForce", "load", "load_ahead", "make_force"]
+__all__ = [
+    "BuildError",
+    "Computation",
+    "CudaGraphForce",
+    "NativeForce",
+    "load_force",
+    "load_force_ahead",
+    "make_force",
+]

@@ -37,7 +37,7 @@ def compiled_cuda_part() -> ctypes.CDLL:
 
 def _opened(source: compilation.Source) -> ctypes.CDLL:
     loaded: list[ctypes.CDLL] = []
-    compilation.library(source, lambda path: loaded.append(opened(path)))
+    compilation.library(source, lambda path: loaded.append(opened_library(path)))
     return loaded[-1]
 
 
@@ -105,7 +105,7 @@ def _cuda_headers() -> Path:
     )
 
 
-def opened(path: Path) -> ctypes.CDLL:
+def opened_library(path: Path) -> ctypes.CDLL:
     """Load a library with all that it needs of others."""
     try:
         return ctypes.CDLL(str(path))

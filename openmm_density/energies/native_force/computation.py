@@ -133,7 +133,7 @@ def evaluate(
     zero.
     """
     chosen = slice(None) if computation.particles is None else computation.particles
-    check_indices(computation.particles, len(positions))
+    check_particle_indices(computation.particles, len(positions))
     taken = torch.from_numpy(positions[chosen].copy())
     found = evaluated(computation, taken, torch.from_numpy(parameters), derivatives is not None)
     forces[chosen] = found.forces.numpy()
@@ -153,7 +153,7 @@ def indices_of(particles: Sequence[int] | np.ndarray | None) -> np.ndarray | Non
     return found.astype(np.int64)
 
 
-def check_indices(particles: np.ndarray | None, n_particles: int) -> None:
+def check_particle_indices(particles: np.ndarray | None, n_particles: int) -> None:
     """Refuse a System that lacks some of the particles whose positions a module takes."""
     if particles is not None and len(particles) and particles.max() >= n_particles:
         raise ValueError(
@@ -162,7 +162,7 @@ def check_indices(particles: np.ndarray | None, n_particles: int) -> None:
         )
 
 
-def check_arguments(computation: Computation) -> None:
+def check_forward(computation: Computation) -> None:
     """Refuse a module whose ``forward`` cannot take what it will be called with."""
     n = 1 + computation.periodic + computation.n_strengths
     try:
@@ -180,7 +180,7 @@ def check_arguments(computation: Computation) -> None:
         pass
 
 
-def packed(computation: Computation) -> str:
+def as_text(computation: Computation) -> str:
     """Write a computation as text: one of this package as its form, else as TorchScript."""
     particles = None if computation.particles is None else [int(i) for i in computation.particles]
     told = json.dumps({**computation._asdict(), "module": None, "particles": particles})
@@ -194,7 +194,7 @@ def packed(computation: Computation) -> str:
     return base64.b64encode(data).decode()
 
 
-def unpacked(text: str) -> Computation:
+def from_text(text: str) -> Computation:
     """Read a computation from text."""
     try:
         data = base64.b64decode(text, validate=True)
@@ -217,7 +217,7 @@ def unpacked(text: str) -> Computation:
     )
 
 
-def check_tables(computation: Computation) -> None:
+def check_evaluates(computation: Computation) -> None:
     """Evaluate a module that was read from a file once, where no atom is: its operators refuse tables that are damaged."""
     n = computation.particles.size if computation.particles is not None else n_positions(computation.module)
     parameters = torch.zeros(STRENGTHS + computation.n_strengths, dtype=torch.float64)

@@ -26,12 +26,12 @@ from . import forms
 from .compiled import compiled_cuda_part, compiled_force
 from .computation import (
     Computation,
-    check_arguments,
-    check_tables,
+    as_text,
+    check_evaluates,
+    check_forward,
     evaluate,
+    from_text,
     indices_of,
-    packed,
-    unpacked,
 )
 from .recording import RecordedGraph, record
 from .slots import Binary, Callbacks
@@ -68,7 +68,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
 }
 
 
-def load() -> ctypes.CDLL:
+def load_force() -> ctypes.CDLL:
     """Load the force, after compiling it if this machine has not done so yet.
 
     A System that holds the force can be read from XML from then on.
@@ -84,13 +84,13 @@ def load() -> ctypes.CDLL:
         return _load()
 
 
-def load_ahead() -> None:
-    """Begin to load the force, in a thread of its own: who calls `load` later waits less, and is told what went wrong."""
+def load_force_ahead() -> None:
+    """Begin to load the force, in a thread of its own: who calls `load_force` later waits less, and is told what went wrong."""
 
     def load_quietly() -> None:
         # RuntimeError: of threads and processes that cannot begin any more, as the program ends.
         with suppress(compilation.BuildError, OSError, RuntimeError):
-            load()
+            load_force()
 
     threading.Thread(target=load_quietly, name="load the force", daemon=True).start()
 
@@ -126,7 +126,7 @@ class NativeForce(openmm.Force):
         """Return whether a force that a System hands out is of this kind."""
         if not _load.cache_info().currsize:
             return False
-        return load().openmm_density_kind_of(int(force.this)).decode() in cls._kinds
+        return load_force().openmm_density_kind_of(int(force.this)).decode() in cls._kinds
 
     @staticmethod
     def cast(force: openmm.Force) -> NativeForce:
@@ -137,7 +137,7 @@ class NativeForce(openmm.Force):
         TypeError
             If it is another kind of force.
         """
-        kind = load().openmm_density_kind_of(int(force.this)).decode()
+        kind = load_force().openmm_density_kind_of(int(force.this)).decode()
         if kind not in NativeForce._kinds:
             raise TypeError(
                 f"{force.getName()} is a force of OpenMM's or another plugin's, not a NativeForce"
@@ -147,19 +147,19 @@ class NativeForce(openmm.Force):
 
     def isEvaluatedNatively(self) -> bool:
         """Return whether kernels in C++ evaluate it on platforms other than CUDA, and not Python."""
-        return bool(load().openmm_density_has_energy(int(self.this)))
+        return bool(load_force().openmm_density_has_energy(int(self.this)))
 
     def getNumGlobalParameters(self) -> int:
         """Return how many Context parameters it has."""
-        return load().openmm_density_n_parameters(int(self.this))
+        return load_force().openmm_density_n_parameters(int(self.this))
 
     def getGlobalParameterName(self, index: int) -> str:
         """Return the name of a parameter."""
-        return load().openmm_density_parameter_of(int(self.this), self._checked(index)).decode()
+        return load_force().openmm_density_parameter_of(int(self.this), self._checked(index)).decode()
 
     def getGlobalParameterDefaultValue(self, index: int) -> float:
         """Return what that parameter is in a new Context."""
-        return load().openmm_density_default_of(int(self.this), self._checked(index))
+        return load_force().openmm_density_default_of(int(self.this), self._checked(index))
 
     def getNumEnergyParameterDerivatives(self) -> int:
         """Return with respect to how many parameters a State can give the energy's derivative."""
@@ -170,7 +170,7 @@ class NativeForce(openmm.Force):
         return self._differentiated()[index]
 
     def _differentiated(self) -> list[str]:
-        library = load()
+        library = load_force()
         return [
             self.getGlobalParameterName(i)
             for i in range(self.getNumGlobalParameters())
@@ -213,7 +213,7 @@ class CudaGraphForce(NativeForce):
     ValueError, TypeError
         If an argument cannot be used, saying why.
     BuildError, OSError
-        As `load`.
+        As `load_force`.
     """
 
     _kinds = ("CudaGraphForce",)
@@ -238,7 +238,7 @@ class CudaGraphForce(NativeForce):
                 f"parameter_derivatives names {', '.join(sorted(unknown))}, not among the parameters"
             )
         computation = Computation(module, indices_of(particles), periodic, len(parameters), foreign=True)
-        check_arguments(computation)
+        check_forward(computation)
         made = make_force(
             computation,
             list(parameters),
@@ -279,9 +279,9 @@ def make_force(
     ValueError
         If the parameters are not as many as the strengths, or one of them is named twice.
     BuildError, OSError
-        As `load`; for a ``NativeForce`` also if a kernel of its energy cannot be compiled or loaded.
+        As `load_force`; for a ``NativeForce`` also if a kernel of its energy cannot be compiled or loaded.
     """
-    library = load()
+    library = load_force()
     names = [parameter_name] if isinstance(parameter_name, str) else list(parameter_name)
     strengths = list(np.atleast_1d(np.asarray(strength, dtype=np.float64)))
     asked = [derivatives] * len(names) if isinstance(derivatives, bool) else list(derivatives)
@@ -405,18 +405,18 @@ def _warn_of_another_platform() -> None:
 
 @_reported
 def _pack(number: int) -> str:
-    return packed(_computations[number])
+    return as_text(_computations[number])
 
 
 @_reported
 def _unpack(kind: bytes, text: bytes, n_parameters: int, number: Any, energy: Any) -> None:
-    computation = unpacked(text.decode())
+    computation = from_text(text.decode())
     if computation.n_strengths != n_parameters:
         raise ValueError(
             f"the energy in the file is damaged (it takes {computation.n_strengths} strengths, but the force has {n_parameters})"
         )
     if forms.form_of(computation.module) is not None:
-        check_tables(computation)
+        check_evaluates(computation)
     energy[0] = _native_energy(computation, kind.decode())
     number[0] = _keep(computation)
 

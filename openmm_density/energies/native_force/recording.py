@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from ...base.stopwatch import counted
-from .computation import Computation, check_indices, evaluated
+from ...base.stopwatch import counted_as
+from .computation import Computation, check_particle_indices, evaluated
 from .process import LoadedKernel, kernels_of_triton
 from .slots import WANTS_ENERGY, WANTS_FORCES, Arrays
 
@@ -28,7 +28,7 @@ class RecordedGraph:
     kernels: list[LoadedKernel]  # Those that Triton has loaded
 
 
-@counted("compilation")
+@counted_as("compilation")
 def record(computation: Computation, arrays: Arrays) -> RecordedGraph:
     """Record one evaluation."""
     from . import exchange
@@ -101,7 +101,7 @@ def _recorded(called: Callable[[], None], stream: torch.cuda.Stream) -> torch.cu
 def _row_of_particle(particles: np.ndarray | None, n_particles: int) -> torch.Tensor:
     if particles is None:
         return torch.arange(n_particles, dtype=torch.int32)
-    check_indices(particles, n_particles)
+    check_particle_indices(particles, n_particles)
     rows = torch.full((n_particles,), -1, dtype=torch.int32)
     rows[torch.from_numpy(particles)] = torch.arange(len(particles), dtype=torch.int32)
     return rows

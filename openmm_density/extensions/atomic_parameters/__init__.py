@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from ...fitting.extension import FitExtension, Option, Told
 
 if TYPE_CHECKING:
+    from ...base.page_blocks import Block
     from ...fitting.checkpoints import RunFolder
     from ...fitting.fit_result import FitResult, Progress
     from ...fitting.flexible_fit import FlexibleFit
     from ...fitting.interrupts import Stop
     from ...fitting.protocols import Protocol
-    from ...report.blocks import Block
 
 _GROUP = "B factors and occupancies, at the end"
 

@@ -11,7 +11,7 @@ from ...base.errors import InputError
 from ...base.given_files import check_output_folder
 from ...base.plugins import defer_torch
 from ...base.units import resolution_in_angstrom
-from ...cli.arguments import add_map, check_files, check_halves, check_unused, map_corrections
+from ...cli.arguments import add_map, check_files, check_halves, check_new_file, map_corrections
 from ...cli.startup import loading
 from ...models.structure_suffixes import CIF_SUFFIXES, PDB_SUFFIXES
 
@@ -103,7 +103,7 @@ def _check(options: argparse.Namespace, output: Path | None) -> None:
             "must end in .pdb or .cif", argument="output", found=output.name, remedy="give another name"
         )
     check_output_folder(output)
-    check_unused(output, options.overwrite)
+    check_new_file(output, options.overwrite)
 
 
 def _write(output: Path, model: Model, refined: BFactors, occupancies: Occupancies | None) -> list[str]:
@@ -125,10 +125,10 @@ def _show(
     model: Model,
     left_out: list[str],
 ) -> None:
-    from ...energies.atomic_parameters.b_factors import residue_rows
+    from ...energies.atomic_parameters.b_factors import b_factor_rows
     from ...energies.atomic_parameters.in_words import b_factors_in_words
 
-    rows = residue_rows(model.topology, refined)
+    rows = b_factor_rows(model.topology, refined)
     if options.json:
         found: dict[str, Any] = {"b_factors": refined.as_dict(), "residues": rows, "left_out": left_out}
         if occupancies is not None:

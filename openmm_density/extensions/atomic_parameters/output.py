@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from ...base.page_blocks import Block, Plot, Table, Text
 from ...energies.atomic_parameters.in_words import b_factors_in_words
 from ...fitting.extension import Told
 from ...fitting.fit_result import FitResult
 from ...fitting.written_atoms import input_b_factors
 from ...models.chemistry.elements import is_hydrogen
-from ...report.blocks import Block, Plot, Table, Text
 from ...report.residue_plots import b_factor_figure
 
 _UNITS = {

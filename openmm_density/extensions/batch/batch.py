@@ -17,7 +17,7 @@ from ...base.multi_process_service import VISIBLE, Say, shared_gpu
 from ...base.progress import console_for_progress
 from ...base.wording import counted, listing
 from ...fitting.platform_probe import check_platform_beside
-from .devices import MachineShare, shared_out, visible_gpus
+from .devices import MachineShare, machine_shares, visible_gpus
 from .engines import DaskEngine, JobEngine, ThisMachine
 from .held_out import check_free_maps
 from .job_folder import Earlier, JobFolder
@@ -120,7 +120,7 @@ class Batch:
         else:
             check_platforms(self.jobs, gpus)
             slots = gpus or gpus_for(self.jobs)
-            share = shared_out(len(self.jobs), workers, slots, threads_asked(self.jobs))
+            share = machine_shares(len(self.jobs), workers, slots, threads_asked(self.jobs))
             starting = local(share, mps, self.notes.append)
             yield from self.run_on(starting, settings_of(share, gpus), progress)
         self.write_outcome()

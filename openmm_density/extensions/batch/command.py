@@ -16,7 +16,7 @@ from ...cli.amplitudes import is_of_amplitudes
 from ...cli.arguments import PROGRAM
 from ...cli.fit_checks import check_asked, check_values
 from ...cli.fit_options import FitOptions
-from .command_arguments import add_arguments, jobs_asked
+from .command_arguments import add_batch_arguments, jobs_asked
 
 if TYPE_CHECKING:
     from ...cli.arguments import Commands
@@ -36,7 +36,7 @@ def add_parser(commands: Commands) -> None:
         description="Fit every MODEL into every MAP with every seed, each in a folder and process of its own, as many at once as "
         "this machine has cores or GPUs for, or on others by Dask. Run again, it goes on where it was.",
     )
-    add_arguments(parser)
+    add_batch_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -145,7 +145,7 @@ def _engine(
     """Return what starts the engine, and how it runs jobs."""
     from .batch import local, settings_of, threads_asked
     from .clusters import queue_engine, scheduler_engine
-    from .devices import shared_out
+    from .devices import machine_shares
     from .run_job import RunSettings
 
     n_jobs = len(batch.jobs)
@@ -154,7 +154,7 @@ def _engine(
     if queue is not None:
         settings = RunSettings(("--threads", str(queue.threads)))
         return queue_engine(queue, options.workers or _QUEUE_JOBS, n_jobs), settings
-    share = shared_out(n_jobs, options.workers, gpus, threads_asked(batch.jobs))
+    share = machine_shares(n_jobs, options.workers, gpus, threads_asked(batch.jobs))
     return local(share, options.mps, _say), settings_of(share, gpus if options.gpus else ())
 
 

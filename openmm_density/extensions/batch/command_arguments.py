@@ -27,7 +27,7 @@ _OWN = (
 )
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_batch_arguments(parser: argparse.ArgumentParser) -> None:
     """Add all that ``batch`` takes."""
     parser.add_argument("model", nargs="*", metavar="MODEL", help="one or more, PDB or mmCIF, .gz or not")
     parser.add_argument(
@@ -118,7 +118,7 @@ def _with_arguments(job: Job, words: Sequence[str]) -> Job:
 def fit_words(options: argparse.Namespace) -> list[str]:
     """Return the options of each fit as a user types them, those that differ from their defaults."""
     parser = argparse.ArgumentParser()
-    add_arguments(parser)
+    add_batch_arguments(parser)
     defaults = vars(parser.parse_args([]))
     words: list[str] = []
     for name, value in vars(options).items():

@@ -15,9 +15,9 @@ from scipy.spatial.distance import squareform
 
 from ...base.errors import InputError
 from ...base.units import ANGSTROM_PER_NANOMETER
-from ...base.wording import counted, listing
+from ...base.wording import counted, listing, residue_label
 from ...models.chemistry.elements import is_hydrogen
-from ...models.chemistry.residues import is_water, residue_kind, residue_label
+from ...models.chemistry.residues import is_water, residue_kind
 from ...models.structure_files import header_of, write_cif
 from ...models.structures import Model
 

@@ -31,7 +31,7 @@ def core_count() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def shared_out(
+def machine_shares(
     n_jobs: int, workers: int | None = None, gpus: Sequence[str] = (), threads: int | None = None
 ) -> MachineShare:
     """Return how this machine is shared out to some jobs."""

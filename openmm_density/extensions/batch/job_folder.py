@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 from ...base.atomic_files import read_file, write_text
 from ...base.errors import InputError, as_argument
 from ...fitting.locks import FolderInUse, FolderLock
-from ...fitting.output.results import (
+from ...report.results import (
     COMMAND,
     CRYSTAL_SETTINGS,
     CYCLES,
@@ -23,7 +23,7 @@ from ...fitting.output.results import (
     UNFINISHED,
     finished_summary,
 )
-from .job_results import figures_of
+from .job_results import summary_figures
 from .jobs import Job
 
 Earlier: TypeAlias = Literal["none", "finished", "unfinished", "failed", "replaced"]
@@ -48,7 +48,7 @@ class JobFolder:
     def figures(self) -> dict[str, Any] | None:
         """Return the figures of a fit that has come to its end; None where there is none."""
         summary = finished_summary(self.path)
-        return None if summary is None else figures_of(summary)
+        return None if summary is None else summary_figures(summary)
 
     def arguments(self, more: tuple[str, ...] = ()) -> list[str]:
         """Return the arguments of ``fit`` that begin the fit, or go on with it."""

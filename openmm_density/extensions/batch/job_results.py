@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ...base.atomic_files import write_text
-from ...fitting.output.results import BATCH_TABLE, SUMMARY
+from ...report.results import BATCH_TABLE, SUMMARY
 from .jobs import Job
 
 
@@ -89,7 +89,7 @@ FIGURES: dict[str, tuple[str, ...]] = {
 """The columns of a batch's tables that come from a fit's summary, and where they are in it."""
 
 
-def figures_of(summary: Mapping[str, Any]) -> dict[str, Any]:
+def summary_figures(summary: Mapping[str, Any]) -> dict[str, Any]:
     """Return the figures of a summary by the names of `FIGURES`, and the number of its doubts; None for what it lacks."""
     found: dict[str, Any] = {}
     for name, path in FIGURES.items():

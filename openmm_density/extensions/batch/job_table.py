@@ -12,7 +12,7 @@ from ...base.errors import InputError, as_argument
 from ...base.units import takes_units
 from ...base.wording import listing
 from ...maps.map_suffixes import FORMATS
-from .jobs import Job, check_jobs, option_words
+from .jobs import Job, check_jobs, typed_options
 
 NEEDED = ("model", "map")
 OWN = (*NEEDED, "resolution", "seed", "name", "folder", "free_map")
@@ -122,7 +122,7 @@ def _job(
         _path(row["map"], base),
         None if said is None else _number(said, "resolution", float),
         _number(row.get("seed") or 0, "seed", int),
-        (*arguments, *option_words(_options(row, base))),
+        (*arguments, *typed_options(_options(row, base))),
         _path(free, base) if free else None,
     )
 

@@ -93,7 +93,7 @@ def jobs_of(
         if twice:
             raise InputError(f"holds {twice[0]} twice", argument=name, remedy="give each once")
     _check_files(models, [*maps, *([] if free_map is None else [free_map])])
-    arguments = tuple(option_words(options))
+    arguments = tuple(typed_options(options))
     model_names, map_names = _names(models), _names(maps)
     free = None if free_map is None else _absolute(free_map)
     jobs = [
@@ -117,7 +117,7 @@ def jobs_of(
     return jobs
 
 
-def option_words(options: Mapping[str, Any]) -> Iterator[str]:
+def typed_options(options: Mapping[str, Any]) -> Iterator[str]:
     """Yield options as a user types them: a True as the option alone, of a list each entry, None and False not at all."""
     for name, value in options.items():
         option = f"--{name.replace('_', '-')}"

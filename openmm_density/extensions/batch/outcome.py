@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from ...base.errors import InputError
-from ...fitting.output.report import corrections_of, read_contents
-from ...fitting.output.results import FITTED, model_with_input_atoms
 from ...maps.density_map import DensityMap
 from ...models.structures import Model, read_model
+from ...report.fit_page import corrections_of, read_contents
 from ...report.page import write_page
+from ...report.results import FITTED, model_with_input_atoms
 from ...validation.correlation import cc_mask
 from .consensus import (
     ALL_COPIES,

@@ -7,11 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...base.wording import counted
-from ...maps.density_map import DensityMap
-from ...models.chemistry.residues import is_water, residue_kind, residue_label
-from ...models.structures import Model
-from ...report.blocks import (
+from ...base.page_blocks import (
     Block,
     Card,
     Command,
@@ -25,6 +21,10 @@ from ...report.blocks import (
     Table,
     Text,
 )
+from ...base.wording import counted, residue_label
+from ...maps.density_map import DensityMap
+from ...models.chemistry.residues import is_water, residue_kind
+from ...models.structures import Model
 from ...report.citations import citations
 from ...report.residue_plots import spread_figure
 from ...report.shown_model import ShownModel

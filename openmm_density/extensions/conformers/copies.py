@@ -10,10 +10,9 @@ import numpy as np
 from openmm import app
 from scipy.spatial import cKDTree
 
-from ...base.wording import listing
+from ...base.wording import listing, residue_label
 from ...models.alternates import motions_with_residues
 from ...models.chemistry.elements import is_hydrogen
-from ...models.chemistry.residues import residue_label
 from ...models.conformer_topology import FurtherConformers
 from ...models.merging import CopiedParticles
 from ...models.preparation import Prepared

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ...base.wording import listing
+from ...fitting.doubt import Doubt, Place
 from ...fitting.extension import Told
 from ...fitting.fit_result import FitResult
-from ...fitting.output.doubt import Doubt, Place
 
 
 def conformers_told(result: FitResult) -> Told:

@@ -17,9 +17,9 @@ from ...energies.atomic_parameters.levels import b_level
 from ...energies.atomic_parameters.model_atoms import ModelAtoms
 from ...fitting.fit_result import FitResult
 from ...fitting.flexible_fit import FlexibleFit
-from ...fitting.output import OutputFolder
 from ...fitting.written_atoms import prepared_occupancies
 from ...models.chemistry.elements import is_hydrogen
+from ...report import OutputFolder
 from ..crystals import Phased, Reflections
 from .amplitude_likelihood import AmplitudeLikelihood
 from .models import model_of, phased_model

@@ -11,11 +11,12 @@ from typing import Any
 from ...base.errors import InputError, SimulationError, as_argument
 from ...base.stopwatch import Stopwatch
 from ...base.units import resolution_in_angstrom, takes_units
+from ...fitting.interrupts import Interrupted
 from ...fitting.locks import FolderLock
-from ...fitting.output.results import CRYSTAL_SETTINGS, check_unused, finished_summary
 from ...fitting.protocols import Protocol, find_protocol
+from ...report.results import CRYSTAL_SETTINGS, check_unused, finished_summary
 from ..crystals import crystal_structure
-from .cycles import Cycle, Interrupted, Listener, carry_out, cycle_folder
+from .cycles import Cycle, Listener, cycle_folder, run_cycle
 from .models import model_of, phased_model
 from .output import Course, remove_crystal, write_crystal
 from .protocol import STEPS, check_cycles, cycle_protocol
@@ -202,7 +203,7 @@ class CrystalFit:
         for number in range(1, self.settings.cycles + 1):
             arguments = self.settings, self.folder, number, path, self.reflections, listener
             try:
-                cycles.append(carry_out(*arguments))
+                cycles.append(run_cycle(*arguments))
             except SimulationError as error:
                 if number == 1:
                     raise

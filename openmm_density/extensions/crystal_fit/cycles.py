@@ -14,26 +14,23 @@ from ...base.wording import listing
 from ...fitting.fit_result import FitResult, Row
 from ...fitting.flexible_fit import FlexibleFit
 from ...fitting.installed_extensions import extended
+from ...fitting.interrupts import Interrupted
 from ...fitting.locks import wait_until_free
-from ...fitting.output import OutputFolder
-from ...fitting.output.results import UNFINISHED, finished_summary
-from ...models.inverted_centres import with_mended_centres
 from ...models.model import Model
 from ...models.structures import read_model
 from ...models.symmetry_operators import SymmetryOperators
+from ...report import OutputFolder
+from ...report.results import UNFINISHED, finished_summary
 from ...validation.map_checks import MapChecks
 from ..crystals import Phased, Reflections
 from ..deposition import crystal_of_data
 from .amplitude_refinement import AmplitudeRefinement
+from .inverted_centres import with_mended_centres
 from .models import kept_model_of, model_of, phased_model
 from .protocol import fitted_selection
 from .settings import CrystalSettings
 
 RECORD = "cycle.json"
-
-
-class Interrupted(Exception):
-    """A signal has ended the fit of a cycle, whose state is saved."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +123,7 @@ def finished_cycle(folder: Path, number: int) -> Cycle | None:
         return None
 
 
-def carry_out(
+def run_cycle(
     settings: CrystalSettings,
     folder: Path,
     number: int,

@@ -19,7 +19,7 @@ from ...cli.fit_checks import check_resumed_options
 from ...cli.fit_options import FitOptions, values
 from ...cli.startup import loading, started
 from ...fitting.installed_extensions import protocol_asked
-from ...fitting.output.results import SUMMARY
+from ...report.results import SUMMARY
 
 if TYPE_CHECKING:
     from ...fitting.flexible_fit import FlexibleFit

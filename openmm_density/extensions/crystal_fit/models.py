@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ...fitting.output.results import model_with_input_atoms
+from ...report.results import model_with_input_atoms
 from ..crystals import Phased, Reflections, crystal_structure, phased
 
 

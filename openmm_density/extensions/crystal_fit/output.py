@@ -14,9 +14,11 @@ from typing import Any
 from ...base.atomic_files import atomic_write, write_text
 from ...base.stopwatch import Stopwatch
 from ...base.wording import listing, one_line
-from ...fitting.output.notes import NO_HALF_MAPS
-from ...fitting.output.pictures import DRAWN_OF_MODELS, draw_models_in_map
-from ...fitting.output.results import (
+from ...models.structures import read_model
+from ...models.symmetry_operators import SymmetryOperators
+from ...report.notes import NO_HALF_MAPS
+from ...report.pictures import DRAWN_OF_MODELS, draw_models_in_map
+from ...report.results import (
     AFTER_FILES,
     CIF_FILES,
     CRYSTAL_SETTINGS,
@@ -26,16 +28,14 @@ from ...fitting.output.results import (
     SUMMARY,
     TABLE_ONE,
 )
-from ...fitting.output.summary import write_summary
-from ...fitting.output.viewers import write_viewer_scripts
-from ...fitting.output.viewers.shown_files import BEFORE, write_shown_map
-from ...models.inverted_centres import with_mended_centres
-from ...models.structures import read_model
-from ...models.symmetry_operators import SymmetryOperators
+from ...report.summary import write_summary
+from ...report.viewers import write_viewer_scripts
+from ...report.viewers.shown_files import BEFORE, write_shown_map
 from ...validation.stretches import DoubtfulStretch
 from ..crystals import Phased, Reflections, phased_file
 from ..deposition import AS_IT_WAS, OF_OWN_PHASES, crystal_of_data, write_table_of_model
 from .cycles import RECORD, Cycle, cycle_folder
+from .inverted_centres import with_mended_centres
 from .models import kept_model_of, model_of
 from .result import (
     CrystalResult,
@@ -253,7 +253,7 @@ def _write_report(
     try:
         # What it takes is loaded at the end.
         with stopwatch.part("report"):
-            from ...fitting.output.report import fit_page, read_contents
+            from ...report.fit_page import fit_page, read_contents
             from ...report.page import write_page
 
             write_page(folder / REPORT, fit_page(read_contents(folder)))

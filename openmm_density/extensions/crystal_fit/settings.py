@@ -12,9 +12,9 @@ from typing import Any
 from ...base.atomic_files import read_file, write_text
 from ...base.errors import InputError, as_argument
 from ...base.wording import one_line
-from ...fitting.output.results import CRYSTAL_SETTINGS
 from ...fitting.protocols import Protocol, read_protocol
 from ...models.structures import read_model
+from ...report.results import CRYSTAL_SETTINGS
 from ..crystals import Reflections, read_reflections
 
 PROTOCOL = "cycle.toml"

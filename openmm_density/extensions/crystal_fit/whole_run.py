@@ -13,19 +13,19 @@ import numpy as np
 from ...base.errors import InputError
 from ...base.stopwatch import in_order
 from ...energies.density_fit import DensityFit
-from ...fitting.output.agreement import OVERALL, overall_measures, pairs_with, poorest, residues_beside
-from ...fitting.output.doubt import KINDS, Doubt, located
-from ...fitting.output.doubts import doubts_of_figures
-from ...fitting.output.local_geometry import worse_of_models
-from ...fitting.output.summary import MOST_WORST
+from ...fitting.agreement import OVERALL, overall_measures, pairs_with, poorest, residues_beside
+from ...fitting.doubt import KINDS, Doubt, located_doubts
 from ...maps.density_map import DensityMap
 from ...models.chemistry.planes import find_planes
 from ...models.model import Model
 from ...models.symmetry_operators import SymmetryOperators
+from ...report.doubts import doubts_of_figures
+from ...report.local_geometry import worse_of_models
+from ...report.summary import MOST_WORST
 from ...validation.correlation import MapCorrelation
 from ...validation.density_level import density_level
 from ...validation.geometry import compare_geometry, geometry_report
-from ...validation.mates import mate_contacts, worse_mate_contacts
+from ...validation.mates import clashes_with_mates, worse_mate_contacts
 from ...validation.model_report import map_report
 from ...validation.stretches import DoubtfulStretch, doubtful_stretches
 from .cycles import Cycle
@@ -177,7 +177,9 @@ def _changes(shown: ModelsInMap) -> dict[str, Any]:
         before.topology, before.positions, dictionaries=shown.options.get("dictionaries", ())
     )
     reports = (geometry_report(model.topology, model.positions) for model in (before, after))
-    contacts = [mate_contacts(before, model.positions, shown.operators) or [] for model in (before, after)]
+    contacts = [
+        clashes_with_mates(before, model.positions, shown.operators) or [] for model in (before, after)
+    ]
     worse = worse_mate_contacts(before, *contacts)
     return {
         **compare_geometry(*reports).as_dict(),
@@ -225,6 +227,6 @@ def _doubts(summary: dict[str, Any], found: Sequence[Doubt], after: Model) -> No
     kept = [each for each in summary["located_doubts"] if each["kind"] not in _COMPARED]
     now = [doubt for doubt in found if doubt.kind in _COMPARED]
     order = list(KINDS)
-    told = [*kept, *located(now, summary["residues"], centres)]
+    told = [*kept, *located_doubts(now, summary["residues"], centres)]
     summary["located_doubts"] = sorted(told, key=lambda each: order.index(each["kind"]))
     summary["doubts"] = [each["sentence"] for each in summary["located_doubts"]]

@@ -8,7 +8,7 @@ from pathlib import Path
 import gemmi
 
 from ...base.errors import InputError
-from ...models.structure_text import check_atoms, read_structure
+from ...models.structure_text import check_has_atoms, read_structure
 from .reflections import Reflections
 
 LENGTH_TOLERANCE, ANGLE_TOLERANCE = 0.015, 1.5
@@ -31,7 +31,7 @@ def crystal_structure(path: str | os.PathLike[str], reflections: Reflections) ->
     """
     path = Path(path)
     structure = read_structure(path)
-    check_atoms(path, structure)
+    check_has_atoms(path, structure)
     check_same_crystal(structure, reflections, path)
     structure.cell = reflections.cell
     structure.spacegroup_hm = reflections.space_group.xhm()

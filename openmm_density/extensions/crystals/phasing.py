@@ -156,7 +156,7 @@ def phased(
     hkl = np.ascontiguousarray(hkl[~group.operations().systematic_absences(hkl)], dtype=np.int32)
     measured = _places(hkl, reflections.hkl)
     work = reflections.work
-    fitted = scaled(reflections, calculated(structure, hkl, resolution), hkl, measured, work)
+    fitted = scaled_model(reflections, calculated(structure, hkl, resolution), hkl, measured, work)
     if not (np.isfinite(fitted.scale).all() and (fitted.scale > 0).all() and np.isfinite(fitted.model).all()):
         raise InputError(
             "no scale brings the model to the data", remedy="check that both are of the same crystal"
@@ -235,7 +235,7 @@ class Scaled:
     b_tensor: tuple[float, ...]
 
 
-def scaled(
+def scaled_model(
     reflections: Reflections,
     calculated: CalculatedAmplitudes,
     all_hkl: np.ndarray,

@@ -12,7 +12,7 @@ from ...base.errors import InputError, as_argument
 from ...base.given_files import check_given_file, check_output_folder
 from ...base.progress import console_for_results
 from ...cli.amplitudes import check_of_amplitudes
-from ...cli.arguments import check_files, check_unused
+from ...cli.arguments import check_files, check_new_file
 from ...cli.startup import loading
 from .r_factors import r_free_in_words, shells_table
 
@@ -41,7 +41,7 @@ def _check(options: argparse.Namespace) -> None:
             )
     if options.table1:
         check_output_folder(options.table1)
-        check_unused(Path(options.table1), options.overwrite)
+        check_new_file(Path(options.table1), options.overwrite)
 
 
 def run_amplitudes(options: argparse.Namespace) -> int:

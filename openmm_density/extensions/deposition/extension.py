@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from ...fitting.extension import FitExtension
 
 if TYPE_CHECKING:
+    from ...fitting.agreement import ModelAgreement
     from ...fitting.fit_result import FitResult
     from ...fitting.flexible_fit import FlexibleFit
-    from ...fitting.output.agreement import ModelAgreement
 
 
 class Deposition(FitExtension):

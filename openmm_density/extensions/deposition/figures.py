@@ -205,7 +205,7 @@ def _resolutions(curves: dict[str, ShellCorrelation | None]) -> dict[str, Any]:
 KINDS = ("protein", "nucleotide", "ligand", "water")
 
 
-def kind_of(residue: app.topology.Residue) -> str:
+def residue_class(residue: app.topology.Residue) -> str:
     """Return which of `KINDS` a residue is: ions and sugars are ligands."""
     kind = residue_kind(residue)
     if kind != "polymer":
@@ -215,9 +215,9 @@ def kind_of(residue: app.topology.Residue) -> str:
 
 def composition(topology: app.Topology) -> dict[str, Any]:
     """Return how many there are of what."""
-    kinds = Counter(map(kind_of, topology.residues()))
+    kinds = Counter(map(residue_class, topology.residues()))
     hydrogens = sum(map(is_hydrogen, topology.atoms()))
-    ligands = Counter(residue.name for residue in topology.residues() if kind_of(residue) == "ligand")
+    ligands = Counter(residue.name for residue in topology.residues() if residue_class(residue) == "ligand")
     return {
         "chains": len({chain.id for chain in topology.chains()}),
         "atoms": topology.getNumAtoms() - hydrogens,
@@ -232,6 +232,6 @@ def mean_b_factors(topology: app.Topology, b_factors: Iterable[float]) -> dict[s
     values = defaultdict(list)
     for atom, b_factor in zip(topology.atoms(), np.asarray(b_factors).tolist(), strict=True):
         if not is_hydrogen(atom):
-            values[kind_of(atom.residue)].append(b_factor)
+            values[residue_class(atom.residue)].append(b_factor)
     values["all"] = [each for kind in KINDS for each in values[kind]]
     return {kind: float(np.mean(values[kind])) if values[kind] else None for kind in (*KINDS, "all")}

@@ -11,17 +11,17 @@ import numpy as np
 
 from ...base.atomic_files import write_text
 from ...base.wording import one_line
+from ...fitting.agreement import ModelAgreement
 from ...fitting.fit_result import FitResult
 from ...fitting.flexible_fit import FlexibleFit
 from ...fitting.helper_processes import HelperResult
-from ...fitting.output.agreement import ModelAgreement
-from ...fitting.output.results import FITTED, TABLE_ONE
-from ...fitting.output.summary import versions
 from ...fitting.written_atoms import input_b_factors, input_occupancies
 from ...maps.density_map import DensityMap
 from ...models.chemistry.elements import is_hydrogen
 from ...models.model import Model
 from ...models.structure_files import write_model_cif
+from ...report.results import FITTED, TABLE_ONE
+from ...report.summary import versions
 from ...validation.fsc import ShellCorrelation
 from ...validation.model_geometry import geometry_of_model
 from .cif_categories import add_refinement

@@ -20,24 +20,24 @@ if TYPE_CHECKING:
     from .ligand_energy import LigandEnergy
     from .molecule import ligand_of as ligand_of
     from .molecule import read_molecule
-    from .potential_file import LigandPotential, Teacher, load, save
+    from .potential_file import LigandPotential, Teacher, read_potential, write_potential
     from .results import write_results
-    from .rounds import Distillation, Settings, distill
+    from .rounds import Distillation, DistillationSettings, distill
 
 # What users import; the others are read from here by this project.
 __all__ = [
     "SOLVENTS",
     "Accuracy",
     "Distillation",
+    "DistillationSettings",
     "Ligand",
     "LigandEnergy",
     "LigandPotential",
-    "Settings",
     "Teacher",
     "distill",
-    "load",
     "read_molecule",
-    "save",
+    "read_potential",
+    "write_potential",
     "write_results",
 ]
 

@@ -12,7 +12,7 @@ from ...base.errors import InputError
 from ...base.given_files import check_output_folder
 from ...base.progress import console_for_results
 from ...base.wording import counted
-from ...cli.arguments import PROGRAM, add_dictionary, check_files, check_unused, whole_number
+from ...cli.arguments import PROGRAM, add_dictionary, check_files, check_new_file, whole_number
 from ...cli.startup import loading
 
 # As in `openmm_density.extensions.distillation.Settings`, which takes a second to import.
@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
     for path in (output, beside["summary"], beside["picture"]):
         if path.is_dir():
             raise InputError("it is a folder", source=path, remedy="choose another name")
-        check_unused(path, options.overwrite)
+        check_new_file(path, options.overwrite)
     check_output_folder(output)
     if output.suffix != SUFFIX:
         raise InputError(
@@ -90,7 +90,7 @@ def run(options: argparse.Namespace) -> int:
         )
     with loading():
         from ...base.progress import Display
-        from . import Settings, distill, write_results
+        from . import DistillationSettings, distill, write_results
 
     labels = beside["labels"]
     bar = Display()
@@ -105,7 +105,7 @@ def run(options: argparse.Namespace) -> int:
             labels=labels,
             threads=options.threads,
             seed=options.seed,
-            settings=Settings(most_rounds=options.rounds),
+            settings=DistillationSettings(most_rounds=options.rounds),
             progress=lambda done, total, doing: bar.update(done, total, doing, None),
         )
     except KeyboardInterrupt:

@@ -22,7 +22,7 @@ from ...energies.forces import backend_problem
 from ...energies.native_force.forms import kernel_problem
 from ...energies.painn_network import PaiNNNetwork
 from .accuracy import disagreement
-from .potential_file import LigandPotential, load
+from .potential_file import LigandPotential, read_potential
 
 TIMES_WORST = 3.0
 """Times the largest disagreement of the students on held-out geometries, from which on they do not know where they are."""
@@ -75,7 +75,7 @@ class LigandEnergy:
 
     @classmethod
     def _read(cls, path: Path) -> LigandEnergy:
-        known = load(path)
+        known = read_potential(path)
         if not known.accuracy.force_mae <= LARGEST_ERROR:
             raise InputError(
                 f"its forces must be within {LARGEST_ERROR:g} kcal/mol/Å of the teacher's",

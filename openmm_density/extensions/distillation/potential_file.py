@@ -103,7 +103,7 @@ class LigandPotential:
         return [PaiNNNetwork.from_tensors(tensors, self.network) for tensors in self.students]
 
 
-def save(path: str | os.PathLike[str], potential: LigandPotential) -> None:
+def write_potential(path: str | os.PathLike[str], potential: LigandPotential) -> None:
     """Write a potential; the file appears complete, or what was there before stays.
 
     Raises
@@ -139,7 +139,7 @@ def save(path: str | os.PathLike[str], potential: LigandPotential) -> None:
         temporary.write_bytes(serialized(tensors, said))
 
 
-def load(path: str | os.PathLike[str]) -> LigandPotential:
+def read_potential(path: str | os.PathLike[str]) -> LigandPotential:
     """Read a potential.
 
     Raises

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...base.atomic_files import atomic_write, write_text
 from .accuracy import FORCE_LIMIT
-from .potential_file import save
+from .potential_file import write_potential
 from .result_paths import paths_beside
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def write_results(path: str | os.PathLike[str], found: Distillation, seconds: fl
     InputError
         If a file cannot be written.
     """
-    save(path, found.potential)
+    write_potential(path, found.potential)
     beside = paths_beside(path)
     write_text(beside["summary"], json.dumps(summary(found, seconds), indent=2, allow_nan=False) + "\n")
     _draw(beside["picture"], found)

@@ -29,7 +29,7 @@ Progress = Callable[[int, int, str], None]
 
 @takes_units(cutoff="nm")
 @dataclass(frozen=True)
-class Settings:
+class DistillationSettings:
     """How much is spent on a potential; the default brings most ligands of 20 to 50 atoms within the limit.
 
     Attributes
@@ -111,7 +111,7 @@ class Distillation:
         Geometries that the teacher has labelled in this run; others were kept from one before.
     springs : str
         The force field that drew the first geometries.
-    settings : Settings
+    settings : DistillationSettings
     seed : int
     """
 
@@ -120,7 +120,7 @@ class Distillation:
     curves: list[list[tuple[int, float]]] = field(default_factory=list)
     n_labels: int = 0
     springs: str = ""
-    settings: Settings = field(default_factory=Settings)
+    settings: DistillationSettings = field(default_factory=DistillationSettings)
     seed: int = 0
 
 
@@ -134,7 +134,7 @@ def distill(
     labels: str | os.PathLike[str] | None = None,
     threads: int | None = None,
     seed: int = 0,
-    settings: Settings | None = None,
+    settings: DistillationSettings | None = None,
     progress: Progress | None = None,
 ) -> Distillation:
     """Learn the potential of a ligand from GFN2-xTB.
@@ -153,7 +153,7 @@ def distill(
         All processors of this machine by default.
     seed : int
         Of conformers, dynamics, weights.
-    settings : Settings, optional
+    settings : DistillationSettings, optional
     progress : callable, optional
 
     Raises
@@ -176,18 +176,18 @@ def distill(
     # Needed at the end, to keep what minutes were spent on.
     imported("safetensors", PURPOSE)
     labeller = Labeller(ligand_of(molecule), solvent, labels, threads)
-    run = Run(molecule, labeller, settings or Settings(), seed, threads, progress)
+    run = DistillationRun(molecule, labeller, settings or DistillationSettings(), seed, threads, progress)
     return run.distilled()
 
 
-class Run:
+class DistillationRun:
     """One distillation. `molecule` with hydrogens and one set of positions; `labeller`: the teacher."""
 
     def __init__(
         self,
         molecule: Mol,
         labeller: Labeller,
-        settings: Settings,
+        settings: DistillationSettings,
         seed: int = 0,
         threads: int = 1,
         progress: Progress | None = None,

@@ -6,9 +6,9 @@ from ...base.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from .diagnosis import Diagnosis, GpuKernel, Kernel, Probe
-    from .display import report
+    from .display import diagnosis_text
     from .examination import examine
 
-__all__ = ["Diagnosis", "GpuKernel", "Kernel", "Probe", "examine", "report"]
+__all__ = ["Diagnosis", "GpuKernel", "Kernel", "Probe", "diagnosis_text", "examine"]
 
 __getattr__, __dir__ = lazy_names(__name__)

@@ -31,5 +31,5 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(diagnosis.as_dict(), indent=2))
     else:
-        console_for_results().print(doctor.report(diagnosis))
+        console_for_results().print(doctor.diagnosis_text(diagnosis))
     return 0 if diagnosis.ok else 1

@@ -16,7 +16,7 @@ from .diagnosis import Diagnosis
 from .packages import OPTIONAL_PACKAGES, too_old
 
 
-def report(diagnosis: Diagnosis) -> Group:
+def diagnosis_text(diagnosis: Diagnosis) -> Group:
     """Lay a diagnosis out for reading.
 
     Parameters

@@ -128,7 +128,7 @@ def _share(
     return chosen[[atom.residue.index for atom in topology.atoms()]]
 
 
-def shared_out(weights: np.ndarray, replicas: int) -> list[int]:
+def first_states(weights: np.ndarray, replicas: int) -> list[int]:
     """Return for each replica the state that it begins in, as the weights (S,) ask, each state at least once; S ≤ replicas."""
     counts = np.ones(len(weights), dtype=int)
     while counts.sum() < replicas:

@@ -12,12 +12,12 @@ from ...fitting.extension import FitExtension, Option, Told
 from ...fitting.installed_extensions import Unfinished
 
 if TYPE_CHECKING:
+    from ...base.page_blocks import Section
     from ...fitting.checkpoints import RunFolder
     from ...fitting.fit_result import FitResult, Progress
     from ...fitting.flexible_fit import FlexibleFit
     from ...fitting.interrupts import Stop
     from ...fitting.protocols import Protocol
-    from ...report.blocks import Section
 
 _CANNOT_BE = (
     ("solvent", "water", "of one map cannot be in water: each would need a box of its own"),

@@ -13,7 +13,7 @@ from ...maps.density_map import DensityMap
 from ...maps.fourier import fourier_filtered
 from ...maps.half_maps import check_halves_of_map
 from ...maps.model_density import B_PER_RESOLUTION, MASK_RADIUS, ModelDensity
-from ...maps.noise_model import NoiseModel
+from .noise_model import NoiseModel
 
 FREE_BAND = 1.2
 """Without half maps all that is finer than so many times the resolution is free: replicas are fitted to the map without it."""
@@ -70,7 +70,7 @@ def _filtered(density_map: DensityMap, lowest: float, highest: float) -> Density
 
 
 @dataclass(frozen=True)
-class Ensemble:
+class WeightedModels:
     """Models that share a map."""
 
     models: np.ndarray  # (R, N, 3), in Å
@@ -93,9 +93,9 @@ class Comparison:
         return self.correlations[1] - self.correlations[0]
 
 
-def compare(
-    first: Ensemble,
-    second: Ensemble,
+def compare_ensembles(
+    first: WeightedModels,
+    second: WeightedModels,
     topology: app.Topology,
     density_map: DensityMap,
     resolution: float,
@@ -120,7 +120,7 @@ def compare(
 
 
 def mean_density(
-    ensemble: Ensemble, topology: app.Topology, grid: DensityMap, resolution: float
+    ensemble: WeightedModels, topology: app.Topology, grid: DensityMap, resolution: float
 ) -> np.ndarray:
     """Return the mean density of an ensemble on the grid of a map, by gemmi as of every reported correlation."""
     b = B_PER_RESOLUTION * resolution if ensemble.b_factors is None else ensemble.b_factors

@@ -13,15 +13,14 @@ from openmm import app
 
 from ...base.atomic_files import write_text
 from ...base.errors import InputError
+from ...base.page_blocks import Block, Plot, Section, Table, Text
 from ...base.units import ANGSTROM_PER_NANOMETER
-from ...base.wording import counted, listing
+from ...base.wording import counted, listing, residue_label
 from ...fitting.extension import Told
-from ...models.chemistry.residues import residue_label
 from ...models.kept_files import atom_block
 from ...models.preparation import Prepared
 from ...models.structure_files import document_of_models, prepared_header
 from ...models.written_structures import Header
-from ...report.blocks import Block, Plot, Section, Table, Text
 from ...report.residue_plots import value_figure
 from .search import EnsembleResult
 

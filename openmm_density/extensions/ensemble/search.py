@@ -20,8 +20,8 @@ from ...fitting.interrupts import Stop
 from ...fitting.platforms import make_context
 from ...fitting.protocols import Stage
 from ...maps.density_map import DensityMap
-from .crossing import best_pair, shared_out
-from .free_data import HALF_MAPS, Ensemble, FreeData, compare
+from .crossing import best_pair, first_states
+from .free_data import HALF_MAPS, FreeData, WeightedModels, compare_ensembles
 from .replica_run import ReplicaRun, ReplicaState
 from .replica_systems import Copies, ReplicaSystems
 from .residue_widths import refined_b_factors
@@ -244,7 +244,7 @@ class EnsembleSearch:
 
     def _many(self, state: SearchState) -> ReplicaState:
         models, weights = self._best_pair(list(self._end_of(state, TWO).models))
-        states = shared_out(weights, self.replicas)
+        states = first_states(weights, self.replicas)
         shared = np.array([weights[own] / states.count(own) for own in states])
         modes = soft_modes(self._topology, models[0], max(self.replicas // 2, 1)) or [0.0]
         begun = []
@@ -278,9 +278,9 @@ class EnsembleSearch:
         verdict = self._verdict(self._refined(state), self._end_of(state, ONE))
         models, weights = together.models, together.weights
         fit, topology = self._fit, self._topology
-        with_map = compare(
-            Ensemble(self._result.final[None], np.ones(1)),
-            Ensemble(models, weights),
+        with_map = compare_ensembles(
+            WeightedModels(self._result.final[None], np.ones(1)),
+            WeightedModels(models, weights),
             topology,
             fit.density_map,
             self.data.full_resolution,
@@ -301,24 +301,25 @@ class EnsembleSearch:
 
     def _verdict(self, apart: ReplicaState, single: ReplicaState) -> Verdict:
         data, topology = self.data, self._topology
-        plain = [Ensemble(each.models, each.weights) for each in (single, apart)]
+        plain = [WeightedModels(each.models, each.weights) for each in (single, apart)]
         density = self._leg_named(ONE).run.systems.density()
 
-        def widened(models: np.ndarray, weights: np.ndarray) -> Ensemble:
+        def widened(models: np.ndarray, weights: np.ndarray) -> WeightedModels:
             b_factors = refined_b_factors(density, topology, models, weights, data.full_resolution)
-            return Ensemble(models, weights, b_factors)
+            return WeightedModels(models, weights, b_factors)
 
         with_b = [widened(each.models, each.weights) for each in plain]
         free, free_b = (
-            compare(*each, topology, data.free, data.full_resolution, data.band) for each in (plain, with_b)
+            compare_ensembles(*each, topology, data.free, data.full_resolution, data.band)
+            for each in (plain, with_b)
         )
-        work = compare(*with_b, topology, data.work, data.resolution)
+        work = compare_ensembles(*with_b, topology, data.work, data.resolution)
         found = conformations(apart.models, apart.weights, trace_of(topology), data.full_resolution)
         main = None
         if n_conformations(found) > 1:
             own = found[0].replicas
             alone = widened(apart.models[own], apart.weights[own] / found[0].weight)
-            told = compare(alone, with_b[1], topology, data.free, data.full_resolution, data.band)
+            told = compare_ensembles(alone, with_b[1], topology, data.free, data.full_resolution, data.band)
             main = MainConformation(told.correlations[0], told.error)
         band = (None if data.kind == HALF_MAPS else data.resolution), data.full_resolution
         return Verdict(

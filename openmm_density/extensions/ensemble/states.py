@@ -27,7 +27,7 @@ def trace_of(topology: app.Topology) -> np.ndarray:
     return np.array(found or range(topology.getNumAtoms()))
 
 
-def distances(models: np.ndarray, trace: np.ndarray) -> np.ndarray:
+def trace_distances(models: np.ndarray, trace: np.ndarray) -> np.ndarray:
     """Return the RMSD in Å between the traces of models (R, N, 3) where they are in the map, shape (R, R)."""
     points = models[:, trace]
     return np.array([np.sqrt(((points - each) ** 2).sum(axis=2).mean(axis=1)) for each in points])
@@ -43,7 +43,7 @@ def conformations(
     """
     if len(models) == 1:
         return [Conformation([0], float(weights[0]))]
-    apart = distances(models, trace)
+    apart = trace_distances(models, trace)
     tree = linkage(squareform((apart + apart.T) / 2, checks=False), "complete")
     labels = fcluster(tree, max(APART_PER_RESOLUTION * resolution, LEAST_APART), "distance")
     found = []

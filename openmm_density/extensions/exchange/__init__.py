@@ -10,6 +10,7 @@ from ...base.errors import as_argument
 from ...fitting.extension import FitExtension, Option, Told
 
 if TYPE_CHECKING:
+    from ...base.page_blocks import Section
     from ...fitting.engine import FitParts
     from ...fitting.fit_result import FitResult
     from ...fitting.flexible_fit import FlexibleFit
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from ...fitting.run_state import RunState
     from ...fitting.stage_context import StageContext
     from ...fitting.stage_run import StageDriver
-    from ...report.blocks import Section
 
 
 class Exchange(FitExtension):
@@ -58,7 +58,7 @@ class Exchange(FitExtension):
 
     def sections(self, summary: Mapping[str, Any]) -> Sequence[Section]:
         """Return the section "Did replicas exchange?"."""
-        from ...report.blocks import Section, Text
+        from ...base.page_blocks import Section, Text
 
         said = exchanged_in_words(summary.get("exchange") or ())
         return () if said is None else (Section("exchange", "Did replicas exchange?", [Text(said)]),)

@@ -13,10 +13,13 @@ from typing import Any, cast
 
 import numpy as np
 import openmm
+from openmm import app
 
 from ...base.errors import SimulationError
 from ...fitting.dynamics import STEPS_AT_ONCE
 from ...fitting.engine import FitParts
+from ...fitting.fit_map import FitMap
+from ...fitting.installed_extensions import function_of_extension
 from ...fitting.interrupts import StopRequest
 from ...fitting.ligand_watch import LigandWatch
 from ...fitting.platforms import repeats_itself
@@ -24,7 +27,6 @@ from ...fitting.protocols import Protocol, Stage
 from ...fitting.run_state import RunState
 from ...fitting.stability import Unstable, is_blow_up
 from ...fitting.stage_context import StageContext
-from ..rebuilding import ENERGY_PER_NAT, evidence_of
 from ..replica_exchange import ExchangeRecord, ExchangeState, Ladder, LeftDensity, ReplicaExchange, Rung
 
 # Enough that energies tell which model is best: what is left is far less than a misplaced side chain.
@@ -80,7 +82,8 @@ class ReplicaStage:
         self, parts: FitParts, running: StageContext, state: RunState, careful: bool = False
     ) -> None:
         engine, protocol, threads = parts.engine, parts.protocol, parts.options.threads
-        self._evidence_of = partial(evidence_of, parts.fit_map, engine.systems.prepared.topology)
+        best = function_of_extension("best_of_models", _lowest)
+        self._best_of = partial(best, parts.fit_map, engine.systems.prepared.topology)
         self._interval = protocol.exchange_interval
         self._roll_backs = state.caution, state.ladder_raises
         self._repeats_itself = repeats_itself(*engine.platform)
@@ -185,15 +188,14 @@ class ReplicaStage:
         """Let the best replica go on, once all are minimised as on the last rung.
 
         The lower its energy and, where the map shows it, the more the density beside its backbone speaks for its register, the
-        better it is: weighed as by the search for registers. `ca_rmsd`: distance to a reference in Å of positions in Å, to be
-        reported; None where there is none.
+        better it is: weighed as by the search for registers, where that is installed. `ca_rmsd`: distance to a reference in Å of
+        positions in Å, to be reported; None where there is none.
         """
         chosen, told = len(self._exchange.ladder) - 1, {}
         if not stop.requested:
             with _told_as_unstable():
                 models, energies = self._exchange.minimized(_MINIMIZATION)
-            evidence, cost = self._evidence_of(models), energies / ENERGY_PER_NAT
-            chosen = int(np.argmin(cost if evidence is None else cost - evidence))
+            chosen, evidence = self._best_of(models, energies)
             density = self._density
             told = {
                 "energies": energies.tolist(),
@@ -240,6 +242,11 @@ class ReplicaStage:
             self._watched()[rung](self._running.context)
         self._running.context.setPositions(found.positions[rung])
         self._running.context.setVelocities(found.velocities[rung])
+
+
+def _lowest(_fit_map: FitMap, _topology: app.Topology, _models: np.ndarray, energies: np.ndarray) -> Any:
+    """Return which model has the lowest energy, and no evidence."""
+    return int(np.argmin(energies)), None
 
 
 def ladder_at(state: RunState, stage: Stage, replicas: int) -> Ladder:

@@ -26,7 +26,7 @@ _RESTING = 500
 _NM_PER_ANGSTROM = 1 / ANGSTROM_PER_NANOMETER
 
 
-def check_name(ligand_forcefield: str) -> None:
+def check_known(ligand_forcefield: str) -> None:
     """Refuse a potential that OpenMM-ML does not know, or where it is not installed."""
     asked, name = as_argument("ligand_forcefield", ligand_forcefield), _name_in(ligand_forcefield)
     known = _machine_learning(asked)._implFactories

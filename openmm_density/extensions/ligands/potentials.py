@@ -19,10 +19,9 @@ from openmm_density.kernels.compilation import cache_folder
 
 from ...base.errors import InputError, as_argument
 from ...base.units import ANGSTROM_PER_NANOMETER
-from ...base.wording import listing
+from ...base.wording import listing, residue_label
 from ...fitting.locks import Waiting, held
 from ...fitting.options import PreparationOptions
-from ...models.chemistry.residues import residue_label
 from ...models.ligand_hydrogens import CompleteMolecule
 from ...models.ligand_identity import HeavyAtoms, is_of, is_part_of, unlike
 from ...models.ligand_potentials import OPENMM_ML, XTB, FoundPotentials
@@ -30,7 +29,7 @@ from ...models.ligands import dictionary_smiles
 from ...models.model import Model
 from ...models.preparation.ligand_residues import Ligands, check_names, ligands_of
 from ..distillation import FORCE_LIMIT, Ligand, LigandEnergy
-from .openmm_ml import OpenMMMLEnergy, check_name, openmm_ml_energy
+from .openmm_ml import OpenMMMLEnergy, check_known, openmm_ml_energy
 
 Paths = Sequence[str | os.PathLike[str]] | str | os.PathLike[str]
 Say = Callable[[int, int, str], None]
@@ -74,7 +73,7 @@ def find_potentials(
     """
     by_openmm_ml = sources.ligand_forcefield.startswith(OPENMM_ML)
     if by_openmm_ml:
-        check_name(sources.ligand_forcefield)
+        check_known(sources.ligand_forcefield)
     # Before minutes are spent on others.
     check_names(model, forcefield, sources.smiles)
     ligands = ligands_of(model, forcefield)
@@ -239,12 +238,12 @@ def _made(name: str, ligand: Ligand, smiles: str, sources: LigandSources, say: S
     ):
         known = same_molecule(path)
         if known is None:
-            from ..distillation import distill, save
+            from ..distillation import distill, write_potential
 
             # What the teacher said is kept until there is a potential: an interrupted distillation goes on from it.
             labels = path.with_suffix(".labels")
             made = distill(name, smiles=smiles, labels=labels, threads=sources.threads, progress=told)
-            save(path, made.potential)
+            write_potential(path, made.potential)
             labels.unlink(missing_ok=True)
             known = path
     return LigandEnergy.read(known)

@@ -10,10 +10,10 @@ from ...fitting.extension import FitExtension, Told
 from ...fitting.protocols.stage import DEFAULT_STAGE_RESTRAINTS, Stage, checked_restraints
 
 if TYPE_CHECKING:
+    from ...base.page_blocks import Block
     from ...fitting.fit_result import FitResult
     from ...fitting.flexible_fit import FlexibleFit
     from ...fitting.protocols import Protocol
-    from ...report.blocks import Block
 
 __all__ = ["Predictions"]
 

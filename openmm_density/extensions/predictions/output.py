@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from scipy.ndimage import uniform_filter1d
 
+from ...base.page_blocks import Block, Plot
+from ...fitting.doubt import Doubt, Place
 from ...fitting.extension import Told
 from ...fitting.fit_result import FitResult
 from ...fitting.flexible_fit import FlexibleFit
-from ...fitting.output.doubt import Doubt, Place
 from ...fitting.unseen import unshown_residues
 from ...models.confidence import UNSURE
 from ...models.predictions import residue_confidence, stretches_of
-from ...report.blocks import Block, Plot
 from ...report.residue_plots import value_figure
 from ...validation.correlation import MapCorrelation
 from ...validation.stretches import FAR_BELOW, WINDOW, runs_of

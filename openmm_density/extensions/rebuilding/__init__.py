@@ -6,9 +6,9 @@ from ...base.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from .rebuilding import Rebuilding
-    from .side_chain_evidence import ENERGY_PER_NAT, SideChainEvidence, evidence_of
+    from .side_chain_evidence import SideChainEvidence, best_of_models
     from .trial_workers import TrialWorkers
 
-__all__ = ["ENERGY_PER_NAT", "Rebuilding", "SideChainEvidence", "TrialWorkers", "evidence_of"]
+__all__ = ["Rebuilding", "SideChainEvidence", "TrialWorkers", "best_of_models"]
 
 __getattr__, __dir__ = lazy_names(__name__)

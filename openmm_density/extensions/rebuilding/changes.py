@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ...base.errors import as_argument
+from ...base.page_blocks import Item, Items, Section, Spot
 from ...base.wording import counted, listing
-from ...report.blocks import Item, Items, Section, Spot
 
 # So many are named in a line, those that gain most, and listed in a page.
 _NAMED, _MOST_LISTED = 4, 40

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from ...fitting.extension import FitExtension, Option, Told
 
 if TYPE_CHECKING:
+    from ...base.page_blocks import Section
     from ...fitting.engine import FitParts
     from ...fitting.fit_result import FitResult
     from ...fitting.flexible_fit import FlexibleFit
     from ...fitting.protocols import Protocol
-    from ...report.blocks import Section
 
 
 class Searched(FitExtension):

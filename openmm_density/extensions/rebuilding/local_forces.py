@@ -8,13 +8,13 @@ import openmm
 from ...base.units import ANGSTROM_PER_NANOMETER
 from ...models.chemistry.contacts import BONDS_APART
 from .density_model import DensityModel
-from .local_terms import ALLOWANCE, OVERLAP, REPULSION, Surroundings, cutoff
+from .local_terms import ALLOWANCE, OVERLAP, REPULSION, LocalAtoms, cutoff
 
 # Å around the moving atoms that the tabulated map reaches, and its step in widths of the Gaussian that the map is blurred with.
 _MARGIN, _VOXEL = 6.0, 0.8
 
 
-def system(given: Surroundings) -> openmm.System:
+def system(given: LocalAtoms) -> openmm.System:
     """Build a System of the members; those that do not move have no mass."""
     result = openmm.System()
     masses = np.zeros(len(given.members))
@@ -31,7 +31,7 @@ def system(given: Surroundings) -> openmm.System:
     return result
 
 
-def _pairs(given: Surroundings, per_pair: float) -> openmm.CustomNonbondedForce:
+def _pairs(given: LocalAtoms, per_pair: float) -> openmm.CustomNonbondedForce:
     """Return the repulsion of atoms that are not bonded, and the overlaps of their densities."""
     width = given.density.sigma / ANGSTROM_PER_NANOMETER
     force = openmm.CustomNonbondedForce(

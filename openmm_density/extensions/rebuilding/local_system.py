@@ -20,7 +20,7 @@ from .annealing import QUENCH, SOFT, TIMESTEP, hardness_at, seed_of
 from .bonded_terms import BondedTerms
 from .compiled_dynamics import CompiledDynamics
 from .density_model import DensityModel
-from .local_terms import Surroundings, local_terms
+from .local_terms import LocalAtoms, local_terms
 from .molecule import Molecule
 
 RESTRAINTS = ("cis", "chirality", "ramachandran")
@@ -65,7 +65,7 @@ class LocalSystem:
         part = part_of_topology(molecule.topology, self._members, molecule.bonds)
         bonds = list(map(tuple, bonded_pairs(part).tolist()))
         self.restraints: list[Restraint] = make_restraints(RESTRAINTS, part, positions[self._members])
-        surroundings = Surroundings(
+        surroundings = LocalAtoms(
             force_field,
             molecule,
             density,

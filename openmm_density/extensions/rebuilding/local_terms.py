@@ -34,7 +34,7 @@ _MARGIN = 6.0
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class LocalAtoms:
     """The atoms of a `LocalSystem`."""
 
     force_field: BondedTerms
@@ -72,7 +72,7 @@ def cutoff(density: DensityModel) -> float:
     return max(5.5 * density.sigma / ANGSTROM_PER_NANOMETER, 0.4)
 
 
-def local_terms(given: Surroundings) -> LocalTerms | None:
+def local_terms(given: LocalAtoms) -> LocalTerms | None:
     """Return the terms of the energy, atoms in the order of `Surroundings.order`; None where the kernel lacks a kind."""
     order = given.order
     members, moves = given.members[order], given.moves[order]
@@ -128,7 +128,7 @@ def _ramachandran(restraint: RamachandranRestraint, there: np.ndarray, moves: np
     )
 
 
-def _pairs(given: Surroundings, there: np.ndarray, per_pair: float) -> PairTerms:
+def _pairs(given: LocalAtoms, there: np.ndarray, per_pair: float) -> PairTerms:
     members, size = given.members[given.order], len(given.members)
     first, second = there[np.array(given.bonds, dtype=np.int64).reshape(-1, 2)].T
     joined = sparse.coo_array((np.ones(len(first), dtype=bool), (first, second)), (size, size)).tocsr()
@@ -151,7 +151,7 @@ def _pairs(given: Surroundings, there: np.ndarray, per_pair: float) -> PairTerms
     )
 
 
-def _spline_map(given: Surroundings, per_map: float) -> SplineMap:
+def _spline_map(given: LocalAtoms, per_map: float) -> SplineMap:
     places = given.positions[given.members[given.moving]]
     spline = given.density.spline_around(places.min(axis=0) - _MARGIN, places.max(axis=0) + _MARGIN)
     return SplineMap(

@@ -16,7 +16,7 @@ from .molecule import Molecule
 from .register_search import RegisterSearch
 from .side_chain_energy import SideChainEnergy
 from .side_chains import SideChain
-from .stretch_trial import Built, Found, Trial, TrialPlace
+from .stretch_trial import Built, Trial, TrialPlace, TrialResult
 
 PEPTIDES_SEEN = 3.5
 """Å: up to this resolution a map shows to which side C=O points. Of 12 peptides flipped in adenylate kinase, in maps simulated
@@ -243,7 +243,7 @@ class FlipTrial(Trial):
         """Conformations times atoms."""
         return self.n_turns * len(self.moving)
 
-    def run(self, place: TrialPlace) -> Found | None:
+    def run(self, place: TrialPlace) -> TrialResult | None:
         """Build what is turned, anneal the best and what was there, and return what it gains."""
         turned = [place.minimized(self._built(place, each), _SCREEN, soft=True) for each in self._turns]
         turned = [each for each in turned if self._is_flipped(place, each)]
@@ -274,7 +274,7 @@ class FlipTrial(Trial):
         before = min(other, key=energy) if other else own
         if not np.isfinite([best.energy, before.energy]).all():
             return None
-        return Found(energy(before) - energy(best), best.places)
+        return TrialResult(energy(before) - energy(best), best.places)
 
     def _built(self, place: TrialPlace, degrees: float) -> np.ndarray:
         positions = place.positions.copy()

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 import numpy as np
 from openmm import app
 
+from ...base.wording import residue_label
 from ...energies.density_fit import DensityFit
 from ...fitting.interrupts import Deadline, Stop, StopRequest
-from ...models.chemistry.residues import residue_label
 from ...models.confidence import SURE
 from ...models.preparation import Prepared
 from ...validation.correlation import MapCorrelation

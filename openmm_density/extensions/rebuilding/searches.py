@@ -11,7 +11,7 @@ from typing import Any
 from openmm_density.kernels import compilation
 
 from ...base.errors import SimulationError
-from ...base.stopwatch import counted
+from ...base.stopwatch import counted_as
 from ...fitting.engine import FitParts
 from ...fitting.extension import FitExtension
 from ...fitting.interrupts import StopRequest
@@ -160,21 +160,21 @@ class Searches(FitExtension):
         stop: StopRequest,
     ) -> bool:
         """Search the model at rest, and warm it again if anything was rebuilt; return whether it was."""
-        with counted("settling"):
+        with counted_as("settling"):
             running.come_to_rest(_HALTS, stop)
         found = before = running.positions()
         if share.register:
-            with counted("register"):
+            with counted_as("register"):
                 found = rebuilding.with_shifted_stretches(found, stop, share.by_energy)
         if share.peptides:
-            with counted("peptides"):
+            with counted_as("peptides"):
                 found = rebuilding.with_flipped_peptides(found, stop)
-        with counted("side_chains"):
+        with counted_as("side_chains"):
             # Before heat, and as more is to be shifted, what is in each other's way changes anyway.
             found = rebuilding.with_fitted_rotamers(found, stop, packed=running.stage.rotamers)
         if found is before or stop.requested:
             return False
-        with counted("settling"):
+        with counted_as("settling"):
             self._engine.minimizer.place(running.context, found, _MINIMIZATION, stop)
             running.warm(state, running.stage.temperature[0], stop)
         return True

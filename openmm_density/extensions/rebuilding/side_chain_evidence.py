@@ -140,16 +140,20 @@ def evidence_in(fit_map: FitMap, topology: app.Topology) -> SideChainEvidence | 
     return SideChainEvidence(topology, fit_map.density_map, fit_map.resolution)
 
 
-def evidence_of(fit_map: FitMap, topology: app.Topology, models: np.ndarray) -> np.ndarray | None:
-    """Return what the density beside the backbones of some models says for their registers.
+def best_of_models(
+    fit_map: FitMap, topology: app.Topology, models: np.ndarray, energies: np.ndarray
+) -> tuple[int, np.ndarray | None]:
+    """Return which of some models is best by its energy and by the density beside its backbone, and what that says.
 
-    `models` (R, N, 3) in Å. Returns (R,), natural logarithms; None where the map does not show it.
+    `models` (R, N, 3) in Å; `energies` (R,) in kJ/mol. The evidence (R,) is in natural logarithms; None where the map does not
+    show it.
     """
-    evidence = evidence_in(fit_map, topology)
+    evidence, cost = evidence_in(fit_map, topology), energies / ENERGY_PER_NAT
     if evidence is None:
-        return None
+        return int(np.argmin(cost)), None
     _, chains = peptide_chains(topology)
-    return np.array([evidence.total(model, chains) for model in models])
+    found = np.array([evidence.total(model, chains) for model in models])
+    return int(np.argmin(cost - found)), found
 
 
 def backbone_atoms(residues: list[NamedAtoms]) -> np.ndarray:

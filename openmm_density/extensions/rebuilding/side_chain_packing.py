@@ -16,7 +16,7 @@ from .register_search import RegisterSearch
 from .rotamer_search import SEEN_ATOMS, RotamerSearch, refine
 from .side_chain_energy import contact_energies
 from .side_chains import SideChain
-from .stretch_trial import Found, Trial, TrialPlace
+from .stretch_trial import Trial, TrialPlace, TrialResult
 
 LEAST_GAIN = 25.0
 """kJ/mol by which side chains that change together have to be better, for each: ten times the thermal energy."""
@@ -336,7 +336,7 @@ class PackingTrial(Trial):
         super().__init__(molecule, positions, region)
         self.change = change
 
-    def run(self, place: TrialPlace) -> Found | None:
+    def run(self, place: TrialPlace) -> TrialResult | None:
         """Minimise both, softly and then in full."""
         changed = place.positions.copy()
         for chain, places in zip(self.change.chains, self.change.places):
@@ -345,4 +345,4 @@ class PackingTrial(Trial):
         own, other = (place.minimized(each.places) for each in soft)
         if not np.isfinite([own.energy, other.energy]).all():
             return None
-        return Found(own.energy - other.energy, other.places)
+        return TrialResult(own.energy - other.energy, other.places)

@@ -53,7 +53,7 @@ class Built(NamedTuple):
     places: np.ndarray  # (n, 3), Å, of the heavy atoms that move
 
 
-class Found(NamedTuple):
+class TrialResult(NamedTuple):
     """What a trial found."""
 
     gain: float  # kJ/mol that it is better by
@@ -214,7 +214,7 @@ class StretchTrial(Trial):
         """Shifts times atoms."""
         return sum(len(stretch.shifts) for stretch in self.stretches) * len(self.moving)
 
-    def run(self, place: TrialPlace) -> Found | None:
+    def run(self, place: TrialPlace) -> TrialResult | None:
         """Build all shifts, anneal the best and the stretch as it was, and return what the best gains."""
         own, tries = self._built(place)
         # Without the first there is nothing to compare with.
@@ -235,7 +235,7 @@ class StretchTrial(Trial):
             before, best = (_lowest(pair) for pair in zip((before, best), again))
         if not np.isfinite([before.energy, best.energy]).all():
             return None
-        return Found(float(before.energy - best.energy), best.places)
+        return TrialResult(float(before.energy - best.energy), best.places)
 
     def _built(self, place: TrialPlace) -> tuple[Built, list[Built]]:
         """Build the shifts with ever more iterations, ever fewer; return the stretch as it was, and those to be annealed."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...base.stopwatch import counted
+from ...base.stopwatch import counted_as
 from ...fitting.interrupts import StopRequest
 from ...validation.stretches import runs_of
 from .evidence_search import LEAST_GAIN, Moved, Progress, proposed_shifts
@@ -207,7 +207,7 @@ class ThreadSearch:
 
     def _places(self, positions: np.ndarray, chain: np.ndarray, room: float) -> list[ThreadPlace]:
         """Return what may be tried of a chain: of the same residues one place."""
-        with counted("threading"):
+        with counted_as("threading"):
             proposals = self._proposals(positions, chain)
         together: dict[bytes, list[_Proposal]] = {}
         for proposal in sorted(proposals, key=lambda each: -each.promise):

@@ -22,7 +22,7 @@ from ...models.merging import masses_of
 from ...restraints import PlanarityRestraint
 from .ladder import Ladder
 from .metropolis import ExchangeRecord, exchange_neighbours
-from .replicas import PLANARITY, MergedReplicas, Replicas, SeparateReplicas, SetUp, Simulated, best_layout
+from .replicas import PLANARITY, MergedReplicas, Replicas, ReplicaSetup, SeparateReplicas, SetUp, best_layout
 
 LAYOUTS = {"separate": SeparateReplicas, "merged": MergedReplicas}
 
@@ -111,7 +111,7 @@ class ReplicaExchange:
             else density.with_atoms_wider(rung.resolution / density.resolution)
             for rung in ladder.rungs
         )
-        self._simulated = Simulated(
+        self._simulated = ReplicaSetup(
             system,
             fits,
             ladder,

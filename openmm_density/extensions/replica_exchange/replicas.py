@@ -44,7 +44,7 @@ class LeftDensity(SimulationError):
 
 
 @dataclass(frozen=True)
-class Simulated:
+class ReplicaSetup:
     """What all replicas have in common."""
 
     system: openmm.System  # With its density force
@@ -108,7 +108,7 @@ class Replicas(ABC):
     """A ladder's replicas, in the slots of their rungs, or any if only strengths differ; (R, N, 3), nm and nm/ps; seed not 0."""
 
     def __init__(
-        self, simulated: Simulated, positions: np.ndarray, velocities: np.ndarray, seed: int
+        self, simulated: ReplicaSetup, positions: np.ndarray, velocities: np.ndarray, seed: int
     ) -> None:
         self.simulated = simulated
         # Strengths change places more cheaply than models.

@@ -24,7 +24,7 @@ from ...cli.arguments import (
     whole_number,
 )
 from ...cli.fit_arguments import add_shared
-from ...cli.fit_options import Density, ForceField, Run, values
+from ...cli.fit_options import Density, Execution, ForceField, values
 from ...cli.startup import loading
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def _series(options: argparse.Namespace) -> Series:
     named = vars(options)
     density, force_field, run = (
         kind(**{name: named[name] for name in kind.__dataclass_fields__})
-        for kind in (Density, ForceField, Run)
+        for kind in (Density, ForceField, Execution)
     )
     protocols = []
     for name, steps in ((options.protocol, options.steps), (options.next_protocol, options.next_steps)):

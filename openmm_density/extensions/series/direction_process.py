@@ -21,9 +21,9 @@ import torch
 from ...base.errors import InputError, SimulationError
 from ...base.multi_process_service import VISIBLE, Say, shared_gpu
 from ...base.program_process import begin_program
-from ...fitting.interrupts import StopRequest
-from .frame_fit import FrameFits, Interrupted, carry_out
-from .settings import SeriesStart, Settings
+from ...fitting.interrupts import Interrupted, StopRequest
+from .frame_fit import FrameFits, fit_frames
+from .settings import SeriesSettings, SeriesStart
 from .steps import DIRECTIONS
 
 INTERRUPTED = 130
@@ -197,9 +197,9 @@ def _carried_out(folder: Path, direction: str, threads: int) -> None:
         figures = {"finished": True, "cc": fit.cc, "cc_free": fit.cc_free}
         _say({"frame": fit.step.frame, "source": fit.step.source, **figures})
 
-    fits = FrameFits(Settings.read(folder), start, folder, threads, told)
+    fits = FrameFits(SeriesSettings.read(folder), start, folder, threads, told)
     try:
-        carry_out(fits, fits.first(), direction, finished)
+        fit_frames(fits, fits.first(), direction, finished)
     except Interrupted:
         raise KeyboardInterrupt from None
 

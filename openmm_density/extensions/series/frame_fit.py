@@ -14,18 +14,19 @@ from ...fitting.fit_map import FitMap
 from ...fitting.fit_result import Row
 from ...fitting.flexible_fit import FlexibleFit
 from ...fitting.improvement import CC_TOLERANCE
+from ...fitting.interrupts import Interrupted
 from ...fitting.locks import wait_until_free
-from ...fitting.output import OutputFolder
-from ...fitting.output.results import (
+from ...maps.density_map import DensityMap
+from ...models.structures import read_model
+from ...report import OutputFolder
+from ...report.results import (
     FITTED,
     SUMMARY,
     UNFINISHED,
     finished_summary,
     model_with_input_atoms,
 )
-from ...maps.density_map import DensityMap
-from ...models.structures import read_model
-from .settings import SeriesStart, Settings
+from .settings import SeriesSettings, SeriesStart
 from .steps import Step, steps_of_direction
 
 NEAR = 0.6
@@ -36,10 +37,6 @@ LOST = 0.95
 
 Told = Callable[[Step, int, int, str, Row | None], None]
 """Called with the step of the series, the step of its fit, how many there are, what is being done, and a row of its log."""
-
-
-class Interrupted(Exception):
-    """A signal has ended a fit, whose state is saved."""
 
 
 @dataclass(frozen=True)
@@ -89,17 +86,17 @@ def is_finished(folder: Path, step: Step) -> bool:
     return finished_summary(folder / step.folder) is not None
 
 
-def finished_fit(settings: Settings, folder: Path, step: Step) -> FrameFit:
+def finished_fit(settings: SeriesSettings, folder: Path, step: Step) -> FrameFit:
     """Return the fit of a step that has come to its end."""
     path = folder / step.folder
     summary = json.loads((path / SUMMARY).read_text(encoding="utf-8"))
     free_map = settings.read_free_map(step.frame)
     if free_map is None:
         return FrameFit(step, path, summary)
-    return FrameFit(step, path, summary, correlation(settings, free_map, kept_model(path)))
+    return FrameFit(step, path, summary, frame_correlation(settings, free_map, kept_model(path)))
 
 
-def correlation(settings: Settings, density_map: DensityMap, model_path: Path) -> float:
+def frame_correlation(settings: SeriesSettings, density_map: DensityMap, model_path: Path) -> float:
     """Return the correlation (CC mask) of a model with a volume, or another map of it."""
     fit_map = FitMap(density_map, settings.resolution, settings.map_corrections())
     model = read_model(model_path)
@@ -111,7 +108,7 @@ class FrameFits:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: SeriesSettings,
         start: SeriesStart,
         folder: Path,
         threads: int | None,
@@ -142,7 +139,7 @@ class FrameFits:
 
     def _is_near(self, step: Step, neighbour: FrameFit) -> bool:
         density_map = self.settings.read_map(step.frame)
-        return correlation(self.settings, density_map, neighbour.next_start) >= NEAR * neighbour.cc
+        return frame_correlation(self.settings, density_map, neighbour.next_start) >= NEAR * neighbour.cc
 
     def _carried_out(self, step: Step, model_path: Path, completed: Path | None) -> FrameFit:
         """Return the fit of a step from a model: carried out, gone on with, or read where it has come to its end."""
@@ -234,7 +231,7 @@ Finished = Callable[[FrameFit], None]
 """Called with each fit that is finished."""
 
 
-def carry_out(
+def fit_frames(
     fits: FrameFits, first: FrameFit, direction: str, finished: Finished = lambda _: None
 ) -> list[FrameFit]:
     """Return the fits of one direction, in their order."""

@@ -15,8 +15,8 @@ from openmm import app
 
 from ...base.atomic_files import atomic_write, write_text
 from ...base.wording import one_line
-from ...fitting.output.summary import versions
 from ...models.structure_files import header_of, pdb_limit, write_cif, write_pdb
+from ...report.summary import versions
 from .frame_fit import faults
 from .result import SeriesResult, fit_doubts, fit_notes, frame_values
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from ...base.page_blocks import Block, Card, Command, Facts, Item, Items, Page, Plot, Section, Table, Text
 from ...base.wording import counted
 from ...models.rigid_domains import DomainMotion
-from ...report.blocks import Block, Card, Command, Facts, Item, Items, Page, Plot, Section, Table, Text
 from ...report.citations import citations
 from ...report.colors import AFTER, BEFORE, DOUBTFUL, OTHER, REBUILT, REFERENCE
 from ...report.shown_model import ShownModel, residue_values

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from ...fitting.output.plots.style import AFTER, BEFORE, REFERENCE, STYLE, save
+from ...report.plots.style import AFTER, BEFORE, REFERENCE, STYLE, save
 from .result import SeriesResult
 
 LINES = ("#1f6feb", "#e8590c", "#2b8a3e", "#a98bd1", "#d1495b", "#f08c00")

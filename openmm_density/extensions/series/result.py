@@ -13,7 +13,7 @@ from openmm import app
 
 from ...base.errors import InputError
 from ...base.wording import counted, listing
-from ...fitting.output.doubt import KINDS
+from ...fitting.doubt import KINDS
 from ...maps.density_map import DensityMap
 from ...maps.model_density import MASK_RADIUS
 from ...models.chemistry.backbone import atoms_by_name, chains, trace_atom
@@ -24,7 +24,7 @@ from ...models.superposition import superposition
 from ...validation.stretches import runs_of
 from .frame_fit import FrameFit, better_fit, faults
 from .internal_coordinates import InternalCoordinate
-from .settings import SeriesStart, Settings
+from .settings import SeriesSettings, SeriesStart
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class SeriesResult:
 
     Attributes
     ----------
-    settings : Settings
+    settings : SeriesSettings
     start : SeriesStart
     frames : list of SeriesFrame
     model : Model
@@ -85,7 +85,7 @@ class SeriesResult:
     notes, doubts : list of str
     """
 
-    settings: Settings
+    settings: SeriesSettings
     start: SeriesStart
     frames: list[SeriesFrame]
     model: Model
@@ -98,7 +98,7 @@ class SeriesResult:
     @classmethod
     def of(
         cls,
-        settings: Settings,
+        settings: SeriesSettings,
         start: SeriesStart,
         fits: Sequence[FrameFit],
         coordinates: Sequence[InternalCoordinate] = (),
@@ -109,7 +109,7 @@ class SeriesResult:
 
         Parameters
         ----------
-        settings : Settings
+        settings : SeriesSettings
         start : SeriesStart
         fits : sequence of FrameFit
         coordinates : sequence of InternalCoordinate
@@ -130,7 +130,7 @@ class SeriesResult:
             for number in numbers
         ]
         path = _path(settings, topology, positions, trace, coordinates)
-        found = doubts_about(frames, path, positions[:, trace.atoms], trace, settings.resolution)
+        found = doubts_about_path(frames, path, positions[:, trace.atoms], trace, settings.resolution)
         result = cls(
             settings, start, frames, models[0], positions, trace, path, list(notes), [*doubts, *found]
         )
@@ -152,7 +152,7 @@ def _check_same_atoms(models: Sequence[Model], fits: Sequence[FrameFit]) -> None
 
 
 def _frame(
-    number: int, settings: Settings, fits: Sequence[FrameFit], kept: FrameFit, trace: Trace
+    number: int, settings: SeriesSettings, fits: Sequence[FrameFit], kept: FrameFit, trace: Trace
 ) -> SeriesFrame:
     others = [fit for fit in fits if fit.step.source != kept.step.source]
     other = better_fit(others) if others else None
@@ -164,7 +164,7 @@ def _frame(
 
 
 def _path(
-    settings: Settings,
+    settings: SeriesSettings,
     topology: app.Topology,
     positions: np.ndarray,
     trace: Trace,
@@ -195,7 +195,7 @@ def _distances(changes: np.ndarray) -> np.ndarray:
     return -np.log(np.clip(1.0 - changes, _LEAST_CORRELATION, 1.0))
 
 
-def _volume_changes(settings: Settings, traces: np.ndarray) -> list[float | None]:
+def _volume_changes(settings: SeriesSettings, traces: np.ndarray) -> list[float | None]:
     corrections = settings.map_corrections()
     changes: list[float | None] = []
     before: DensityMap | None = None
@@ -248,7 +248,7 @@ FAR_BELOW = 0.1
 """Below the median correlation of the series."""
 
 
-def doubts_about(
+def doubts_about_path(
     frames: Sequence[SeriesFrame], path: SeriesPath, traces: np.ndarray, trace: Trace, resolution: float
 ) -> list[str]:
     """Return a sentence on each thing that speaks against the path. `traces` (F, R, 3) in Å; `resolution` in Å."""
@@ -420,7 +420,7 @@ class FitDoubt:
     """A doubt about the fit that was kept of a volume."""
 
     frame: int  # From 1
-    kind: str  # One of `openmm_density.fitting.output.doubt.KINDS`
+    kind: str  # One of `openmm_density.fitting.doubt.KINDS`
     sentence: str
 
 

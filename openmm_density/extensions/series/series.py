@@ -17,19 +17,20 @@ from ...base.errors import InputError, level_outside
 from ...base.units import resolution_in_angstrom, takes_units
 from ...fitting.fit_map import FitMap
 from ...fitting.fit_result import Row
+from ...fitting.interrupts import Interrupted
 from ...fitting.locks import FolderLock
-from ...fitting.placement import Placement, check_place, placed, placed_near
+from ...fitting.placement import Placement, check_placement, placed, placed_near
 from ...fitting.protocols import Protocol
 from ...fitting.worker_process import available_cores
 from ...maps.corrections import MapCorrections
 from ...models.structures import Model, read_model
 from .direction_process import carry_out_beside
-from .frame_fit import FrameFit, FrameFits, Interrupted, carry_out
+from .frame_fit import FrameFit, FrameFits, fit_frames
 from .internal_coordinates import InternalCoordinate
 from .output import SERIES_FILES, write_series
 from .protocols import FIRST, NEXT, protocol_of
 from .result import SeriesResult
-from .settings import PROTOCOL_FILES, SETTINGS, START, SeriesStart, Settings
+from .settings import PROTOCOL_FILES, SETTINGS, START, SeriesSettings, SeriesStart
 from .steps import DIRECTIONS, Step, steps_of_direction
 from .volumes import VolumeFacts, checked_volumes, notes_on_volumes, order_doubt
 
@@ -74,7 +75,7 @@ class Series:
     Attributes
     ----------
     folder : Path
-    settings : Settings
+    settings : SeriesSettings
     notes : list of str
         A sentence on each thing that a reader should know of.
     doubts : list of str
@@ -113,7 +114,7 @@ class Series:
         self.workers = _workers(workers, self._threads)
         columns, corrections = fit_options.pop("columns", None), fit_options.pop("corrections", None)
         first, following = protocols
-        self.settings = Settings(
+        self.settings = SeriesSettings(
             str(Path(model).resolve()),
             tuple(str(path.resolve()) for path in paths),
             tuple(str(path.resolve()) for path in free),
@@ -216,7 +217,7 @@ class Series:
             carry_out_beside(self.folder, threads, lines.heard, mps, self.notes.append)
             finished = _already_said
         # What is finished by now is read.
-        made = [fit for direction in DIRECTIONS for fit in carry_out(fits, first, direction, finished)]
+        made = [fit for direction in DIRECTIONS for fit in fit_frames(fits, first, direction, finished)]
         return [first, *made]
 
 
@@ -302,10 +303,10 @@ INVERTED = -0.2
 
 
 def find_start(
-    settings: Settings, model: Model, threads: int | None, told: Callable[[str], None] = lambda _: None
+    settings: SeriesSettings, model: Model, threads: int | None, told: Callable[[str], None] = lambda _: None
 ) -> tuple[SeriesStart, list[VolumeFacts]]:
     """Return the volume that a rigid model fits best, placed if need be and moved to the nearest maximum, and facts of all."""
-    check_place(model, settings.place)
+    check_placement(model, settings.place)
     count = len(settings.maps)
     if settings.start_at is not None and not 1 <= settings.start_at <= count:
         raise InputError(
@@ -339,7 +340,7 @@ def _correlation(model: Model, pose: Placement | None, fit_map: FitMap) -> float
     return float(fit_map.correlation(model.topology).cc_mask(positions))
 
 
-def _refuse_inverted(settings: Settings, correlations: list[float]) -> None:
+def _refuse_inverted(settings: SeriesSettings, correlations: list[float]) -> None:
     """Refuse a volume in which the model lies where it is lowest, while it lies in the density of another."""
     wrong = [number for number, cc in enumerate(correlations) if cc < INVERTED]
     if wrong and max(correlations) > -INVERTED:

@@ -11,11 +11,11 @@ from typing import Any
 
 from ...base.atomic_files import read_file, write_text
 from ...base.errors import InputError, as_argument
-from ...fitting.output.results import SERIES_SETTINGS
 from ...fitting.placement import Placement
 from ...fitting.protocols import Protocol, read_protocol
 from ...maps.corrections import MapCorrections
 from ...maps.density_map import DensityMap
+from ...report.results import SERIES_SETTINGS
 from .volumes import VolumeFacts
 
 SETTINGS = SERIES_SETTINGS
@@ -23,7 +23,7 @@ PROTOCOL_FILES = {"first": "first_protocol.toml", "next": "next_protocol.toml"}
 
 
 @dataclass(frozen=True)
-class Settings:
+class SeriesSettings:
     """What a series is asked to do."""
 
     model: str  # The path of the model that it starts from
@@ -97,7 +97,7 @@ class Settings:
         write_text(path, json.dumps(told, indent=2) + "\n")
 
     @classmethod
-    def read(cls, folder: Path) -> Settings:
+    def read(cls, folder: Path) -> SeriesSettings:
         """Return the settings that a folder records."""
         found = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
         del found["sha256"]

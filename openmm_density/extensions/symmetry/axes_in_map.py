@@ -8,7 +8,7 @@ from scipy.spatial.transform import Rotation
 
 from ...base.errors import InputError
 from ...maps import DensityMap
-from ...maps.moved_maps import MapAgreement, bright_points, correlation, map_agreement
+from ...maps.moved_maps import MapAgreement, bright_points, density_correlation, map_agreement
 from .groups import about, point_group
 
 LEAST_AGREEMENT = 0.5
@@ -71,7 +71,8 @@ class _Fit:
         """Return the mean correlation; -1 where most copies leave the map."""
         moved, shifts = about(self._rotations, self._none, frame, centre)
         found = [
-            correlation(self._own, self.map.value_at(self.points @ r.T + t)) for r, t in zip(moved, shifts)
+            density_correlation(self._own, self.map.value_at(self.points @ r.T + t))
+            for r, t in zip(moved, shifts)
         ]
         known = [each for each in found if np.isfinite(each)]
         return float(np.mean(known)) if 2 * len(known) >= len(found) else -1.0

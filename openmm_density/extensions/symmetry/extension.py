@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from ...fitting.extension import FitExtension, Told
 
 if TYPE_CHECKING:
+    from ...fitting.agreement import ModelAgreement
     from ...fitting.fit_result import FitResult
     from ...fitting.flexible_fit import FlexibleFit
-    from ...fitting.output.agreement import ModelAgreement
 
 
 class Symmetry(FitExtension):
@@ -57,7 +57,7 @@ class Symmetry(FitExtension):
         crystal: Callable[[], Any] | None,
     ) -> None:
         """Write the assembly with all that the file of the fitted unit says; without symmetry earlier files are removed."""
-        from ...fitting.output.results import FITTED
+        from ...report.results import FITTED
         from .assembly_file import write_assembly, write_expanded
 
         paths = [folder / name for name in self.files]

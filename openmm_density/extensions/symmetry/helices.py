@@ -11,7 +11,7 @@ from scipy.spatial.transform import Rotation
 from ...base.errors import InputError
 from ...base.units import takes_units
 from ...maps import DensityMap
-from ...maps.moved_maps import MapAgreement, bright_points, correlation, map_agreement
+from ...maps.moved_maps import MapAgreement, bright_points, density_correlation, map_agreement
 from .axes_in_map import BLUR, LEAST_AGREEMENT
 from .groups import about, helix
 
@@ -164,7 +164,7 @@ class _Fit:
         if change > _MOST_CHANGE / 100:
             return -1.0
         found = [
-            correlation(self._own, self.map.value_at(self.points @ r.T + t))
+            density_correlation(self._own, self.map.value_at(self.points @ r.T + t))
             for r, t in list(zip(*place.operators(0, n_copies)))[1:]
         ]
         known = [each for each in found if np.isfinite(each)]

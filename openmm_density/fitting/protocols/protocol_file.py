@@ -13,7 +13,7 @@ from ...base.atomic_files import read_file
 from ...base.errors import InputError, as_argument
 from ...base.wording import one_line
 from .protocol import Protocol
-from .stage import Stage, check_name
+from .stage import Stage, check_stage_name
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -75,7 +75,7 @@ def _protocol(fields: dict[str, Any]) -> Protocol:
 def _stage(table: Mapping[str, Any], number: int) -> Stage:
     _check_known(table, [field.name for field in dataclasses.fields(Stage)], f"stage {number}")
     fields = {"name": f"stage {number}", **table}
-    check_name(fields["name"])
+    check_stage_name(fields["name"])
     if "steps" not in fields:
         raise InputError(
             f'stage "{fields["name"]}" has no {as_argument("steps")}',

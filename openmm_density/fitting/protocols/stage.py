@@ -77,7 +77,7 @@ class Stage:
     start: str = "any"
 
     def __post_init__(self) -> None:
-        check_name(self.name)
+        check_stage_name(self.name)
         where = f'stage "{self.name}"'
         check_count("steps", self.steps, 0, where)
         for name, least in (("strength", 0.0), ("temperature", 1.0)):
@@ -164,7 +164,7 @@ class Stage:
         return begin + part * (end - begin)
 
 
-def check_name(name: Any) -> None:
+def check_stage_name(name: Any) -> None:
     """Refuse a name of a stage that is no printable text."""
     if not isinstance(name, str) or not name.strip() or not name.isprintable():
         raise InputError(

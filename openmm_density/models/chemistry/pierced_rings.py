@@ -11,7 +11,7 @@ import numpy as np
 from openmm import app
 from scipy.spatial import cKDTree
 
-from .residues import atom_label, residue_label
+from ...base.wording import atom_label, residue_label
 from .topologies import bonded_pairs
 
 LARGEST_RING = 8

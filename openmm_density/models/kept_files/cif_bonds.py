@@ -10,7 +10,7 @@ import gemmi
 import numpy as np
 
 from ..written_structures import Header
-from .numbers import number, rewritten
+from .numbers import leading_number, rewritten
 
 _BONDS = "_struct_conn."
 _NEW_BONDS = (
@@ -258,7 +258,9 @@ def write_cis_peptides(
         kept.append(row)
         if moved and angle is not None and "pdbx_omega_angle" in table:
             old = table["pdbx_omega_angle"][row]
-            table["pdbx_omega_angle"][row] = old if np.isnan(number(old)) else rewritten(old, angle, 2)
+            table["pdbx_omega_angle"][row] = (
+                old if np.isnan(leading_number(old)) else rewritten(old, angle, 2)
+            )
             changed = True
     if not (changed or current):
         return

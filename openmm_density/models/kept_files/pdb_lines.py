@@ -10,7 +10,7 @@ import numpy as np
 
 from ..metadata import PLACED_REMARKS, RECORD_ORDER, STALE_REMARKS, Metadata, remark_number
 from ..written_structures import Header, WrittenAtom
-from .numbers import number, rewritten
+from .numbers import leading_number, rewritten
 
 ANISOTROPIC = ("ANISOU", "SIGATM", "SIGUIJ")
 """Records behind an atom on how it is displaced and how well its place is known: true where it was."""
@@ -116,7 +116,7 @@ def _atoms_of_lines(lines: Sequence[str], atoms: Sequence[WrittenAtom]) -> dict[
 def _is_changed(line: str, atom: WrittenAtom, as_read: WrittenAtom) -> bool:
     """Return whether an atom is elsewhere, or has another B factor, to the digits that a PDB file has."""
     same_place = all(
-        abs(number(line[start : start + 8]) - value) <= 5.001e-4
+        abs(leading_number(line[start : start + 8]) - value) <= 5.001e-4
         for start, value in zip((30, 38, 46), atom.position)
     )
     return not same_place or abs(atom.b_factor - as_read.b_factor) > 5.001e-3
@@ -198,7 +198,7 @@ _NO_CELL = "CRYST1    1.000    1.000    1.000  90.00  90.00  90.00 P 1"
 
 def _same_cell(line: str, other: str) -> bool:
     spans = ((6, 15), (15, 24), (24, 33), (33, 40), (40, 47), (47, 54))
-    same = all(abs(number(line[a:b]) - number(other[a:b])) < 1e-3 for a, b in spans)
+    same = all(abs(leading_number(line[a:b]) - leading_number(other[a:b])) < 1e-3 for a, b in spans)
     groups = (gemmi.find_spacegroup_by_name(text[55:66].strip()) for text in (line, other))
     first, second = (group.xhm() if group is not None else "P 1" for group in groups)
     return same and (first == second or other is _NO_CELL)
@@ -254,9 +254,9 @@ def _with_bonds(
         if away and not header.space_group:
             continue
         atoms = [find(end) for end in ends]
-        told, length = number(line[73:78]), np.nan
+        told, length = leading_number(line[73:78]), np.nan
         if away and twin is not None:
-            length = number(twin[73:78])
+            length = leading_number(twin[73:78])
         elif not away and None not in atoms:
             length = float(np.linalg.norm(np.subtract(atoms[0].position, atoms[1].position)))
         if not np.isnan(told - length) and (moved or abs(told - length) > ROUNDING):
@@ -286,7 +286,7 @@ def _with_cis_peptides(written: list[str], generated: Sequence[str], find: _Find
             key = _peptide(line)
             twin = now.pop(key, None)
             if moved and twin is not None and line[53:59].strip():
-                line = f"{line[:53]}{rewritten(line[53:59], number(twin[53:59]), 2, 6)}{line[59:]}"
+                line = f"{line[:53]}{rewritten(line[53:59], leading_number(twin[53:59]), 2, 6)}{line[59:]}"
             ends = [find((*end, name, "")) for end, name in zip(key, ("C", "N"))]
             if twin is None and None not in ends:
                 continue

@@ -87,7 +87,7 @@ class CentroidTerms:
                 merged.addBond([group + first_group for group in groups], parameters)
 
 
-class MappedTorsions:
+class TorsionMapTerms:
     """`CMAPTorsionForce`: pairs of torsions, each with one of the force's maps; a map that is there already is shared."""
 
     def __init__(self, force: openmm.CMAPTorsionForce) -> None:
@@ -151,6 +151,6 @@ BONDED = {
     **dict.fromkeys(LISTED, ListedTerms),
     "CustomCompoundBondForce": CompoundTerms,
     "CustomCentroidBondForce": CentroidTerms,
-    "CMAPTorsionForce": MappedTorsions,
+    "CMAPTorsionForce": TorsionMapTerms,
     "CustomExternalForce": ExternalTerms,
 }

@@ -14,10 +14,9 @@ import openmm
 from openmm import app, unit
 from pdbfixer import PDBFixer
 
-from ...base.wording import listing
+from ...base.wording import listing, residue_label
 from ..chemistry.elements import is_hydrogen
 from ..chemistry.residue_names import is_standard_polymer
-from ..chemistry.residues import residue_label
 from .prepared import PreparationReport
 from .work_residues import Link, WorkAtom, WorkResidue, bound_atoms, opposite, positions_of, topology_of
 

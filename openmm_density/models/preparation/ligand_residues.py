@@ -11,10 +11,9 @@ import numpy as np
 from openmm import app
 
 from ...base.errors import InputError, as_argument
-from ...base.wording import listing
+from ...base.wording import listing, residue_label
 from ..chemistry.elements import is_metal
 from ..chemistry.residue_names import standard_residue_names
-from ..chemistry.residues import residue_label
 from ..force_fields import RIGID, check_ligands
 from ..ligand_hydrogens import BuiltHydrogen, CompleteMolecule
 from ..ligand_identity import handedness, unlike

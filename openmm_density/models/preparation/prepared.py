@@ -16,12 +16,11 @@ from scipy.spatial import cKDTree
 
 from ...base.errors import InputError
 from ...base.garbage import without_collection
-from ...base.stopwatch import counted
+from ...base.stopwatch import counted_as
 from ...base.units import positions_in_angstrom, takes_units
-from ...base.wording import one_line
+from ...base.wording import atom_label, one_line
 from ..chemistry.elements import covalent_radius, is_metal
 from ..chemistry.ideal_geometry import bond_angles, heavy_bonds
-from ..chemistry.residues import atom_label
 from ..confidence import residue_means
 from ..ligand_potentials import PlacedPotential
 from ..merging import masses_of
@@ -364,7 +363,7 @@ class Prepared:
         residues = list(self.topology.residues())
         templates = {residues[index]: name for index, name in self.residue_templates.items()}
         try:
-            with counted("system"):
+            with counted_as("system"):
                 system = self.forcefield.createSystem(self.topology, residueTemplates=templates, **arguments)
         except Exception as error:  # ForceField raises bare Exception for what it cannot match
             raise InputError(

@@ -29,9 +29,8 @@ from openmm import app
 from ...base import stopwatch
 from ...base.errors import InputError
 from ...base.garbage import without_collection
-from ...base.wording import counted, listing, one_line
+from ...base.wording import counted, listing, named_atoms, one_line, residue_label
 from ..chemistry.elements import is_hydrogen
-from ..chemistry.residues import named_atoms, residue_label
 from ..force_field_xml import load_force_field
 from ..force_fields import force_field_files
 from ..ligand_potentials import InternalPotential, PotentialParameters
@@ -49,7 +48,7 @@ from .work_residues import (
     WorkResidue,
     b_factors_of,
     check_backbone,
-    check_positions,
+    check_model_positions,
     topology_of,
     work_residues_of,
 )
@@ -108,7 +107,7 @@ def prepare(
     report = PreparationReport(sentences=list(model.notes))
     options = LigandOptions(ligand_forcefield, ligands or {}, dictionaries, ligand_potentials or {})
     parameters, parametrised = ligand_parameters(model, loaded, options, report)
-    with stopwatch.counted("completion"):
+    with stopwatch.counted_as("completion"):
         residues = _completed(model, parameters, parametrised, ph, platform, report, completed)
     return _parametrised(model, loaded, residues, parameters, parametrised, report, solvent)
 
@@ -126,7 +125,7 @@ def _completed(
     residues, links = work_residues_of(model, parametrised, report)
     known = completed_residues(model, before, residues)
     check_backbone(model, residues)
-    check_positions(model)
+    check_model_positions(model)
     compute = openmm.Platform.getPlatformByName(platform)
     with repeatable(compute), _naming_the_model(model):
         add_heavy_atoms_of(known, residues, report)

@@ -13,9 +13,8 @@ import numpy as np
 from openmm import app
 
 from ...base.errors import InputError
-from ...base.wording import one_line
+from ...base.wording import one_line, residue_label
 from ..chemistry.elements import is_hydrogen
-from ..chemistry.residues import residue_label
 from ..ligand_potentials import AtomType, define_types, sphere_of_element
 from .prepared import PreparationReport, bonded_atoms
 from .work_residues import WorkResidue

@@ -12,9 +12,9 @@ import openmm
 from openmm import app, unit
 
 from ...base.errors import InputError
+from ...base.wording import named_atoms, residue_label
 from ..chemistry.elements import is_hydrogen, is_metal, openmm_element
 from ..chemistry.residue_names import is_standard_polymer, standard_residue_names
-from ..chemistry.residues import named_atoms, residue_label
 from ..structures import (
     BACKBONE_BONDS,
     NEIGHBOUR_BACKBONE_BOND,
@@ -125,7 +125,7 @@ def _is_standard_bond(residues: list[WorkResidue], a: tuple[int, str], b: tuple[
     )
 
 
-def check_positions(model: Model) -> None:
+def check_model_positions(model: Model) -> None:
     """Refuse a model of which an atom is nowhere, or nowhere near what it is bonded to, or a residue is twice in one place."""
     nowhere = np.flatnonzero(~np.isfinite(model.positions).all(axis=1))
     if len(nowhere):

@@ -14,7 +14,7 @@ from .detail import check_detail
 from .findings import Finding, MapChecks
 from .handedness import check_handedness
 from .place import best_places, check_place
-from .scale import check_scale
+from .scale import check_voxel_size
 from .stretching import check_stretching
 from .subject import Subject
 
@@ -101,5 +101,5 @@ def check_map_with_model(
         if handedness.findings:
             # The place is that in the wrong image.
             place, placed = MapChecks(place.figures), subject
-        checks = checks + place + check_scale(placed) + handedness
+        checks = checks + place + check_voxel_size(placed) + handedness
     return checks

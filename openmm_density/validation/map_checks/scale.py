@@ -36,7 +36,7 @@ _TOLERANCE, _ITERATIONS = 0.003, 15
 LEAST_ATOMS = 100
 
 
-def check_scale(subject: Subject) -> MapChecks:
+def check_voxel_size(subject: Subject) -> MapChecks:
     """Return whether the model fits better at another voxel size, after a small rigid adjustment.
 
     Returns ``scale`` (of the model in the map, the best; 1 where the voxel size is right), ``cc`` and ``cc_scaled``

@@ -8,7 +8,7 @@ from openmm import Platform, app, unit
 
 from openmm_density import DensityMap, InputError
 from openmm_density.energies.atomic_parameters import BFactorRefinement
-from openmm_density.energies.atomic_parameters.b_factors import HalfMapCheck, LevelScore, residue_rows
+from openmm_density.energies.atomic_parameters.b_factors import HalfMapCheck, LevelScore, b_factor_rows
 from openmm_density.maps.simulated_map import band_limited_noise
 
 
@@ -103,8 +103,8 @@ def test_real_map_agrees_with_deposited_b_factors(small_data):
     model = read_model(small_data / "emd6374_frag" / "6374_native.pdb")
     density_map = DensityMap.from_file(small_data / "emd6374_frag" / "emd6374.mrc.gz")
     refined = BFactorRefinement(model, density_map, 2.9).refine()
-    rows = residue_rows(model.topology, refined)
-    deposited = residue_rows(model.topology, replace(refined, b_factors=model.b_factors))
+    rows = b_factor_rows(model.topology, refined)
+    deposited = b_factor_rows(model.topology, replace(refined, b_factors=model.b_factors))
     found, given = ([row["b_factor"] for row in each] for each in (rows, deposited))
     assert np.corrcoef(found, given)[0, 1] > 0.7
     assert refined.cc > refined.cc_uniform + 0.02

@@ -22,7 +22,7 @@ from openmm_density.energies.native_force import (
     make_force,
 )
 from openmm_density.energies.native_force import force as force_module
-from openmm_density.energies.native_force.computation import packed, unpacked
+from openmm_density.energies.native_force.computation import as_text, from_text
 
 from ..contexts import system_of
 from ..test_forces import (
@@ -144,7 +144,7 @@ def test_ctrl_c_reaches_the_script(forked):
 @pytest.mark.parametrize("periodic", [False, True])
 def test_a_computation_is_read_as_it_was_written(particles, periodic):
     computation = Computation(PeriodicSpring() if periodic else Spring(), particles, periodic)
-    found = unpacked(packed(computation))
+    found = from_text(as_text(computation))
     assert found.periodic is periodic
     if particles is None:
         assert found.particles is None
@@ -176,7 +176,7 @@ def test_another_process_reads_a_system_once_the_force_is_loaded(tmp_path, forke
     script = (
         "import openmm\n"
         "from openmm_density.energies import native_force\n"
-        "native_force.load()\n"
+        "native_force.load_force()\n"
         f"system = openmm.XmlSerializer.deserialize(open({str(path)!r}).read())\n"
         "print(native_force.CudaGraphForce.cast(system.getForce(0)).getGlobalParameterName(0))\n"
     )

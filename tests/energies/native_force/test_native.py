@@ -20,7 +20,7 @@ from openmm_density.energies.measures import SIMILARITIES
 from openmm_density.energies.modules import ProbeEnergy
 from openmm_density.energies.native_force import BuildError, Computation, NativeForce, forms, make_force
 from openmm_density.energies.native_force import force as force_module
-from openmm_density.energies.native_force.computation import packed
+from openmm_density.energies.native_force.computation import as_text
 from openmm_density.kernels import compilation
 from openmm_density.restraints.planarity import planarity_module
 from openmm_density.restraints.ramachandran import RamachandranRestraint
@@ -308,7 +308,7 @@ def test_a_system_of_another_number_of_particles_is_refused(model, platform):
 
 def with_energy(text, computation):
     """Put another energy into the XML of a System with one force."""
-    return re.sub(r'computation="[^"]*"', lambda _: f'computation="{packed(computation)}"', text)
+    return re.sub(r'computation="[^"]*"', lambda _: f'computation="{as_text(computation)}"', text)
 
 
 @pytest.mark.parametrize(
@@ -365,8 +365,8 @@ def test_indices_that_torch_takes_and_c_does_not_are_refused(model, name, damage
 def test_particles_in_a_file_are_indices(particles):
     computation = Computation(ProbeEnergy(), np.arange(2), False)
     text = openmm.XmlSerializer.serialize(system_of(3, make_force(computation, "k", 1.0)))
-    data = base64.b64decode(packed(computation)).replace(b"[0, 1]", json.dumps(particles).encode())
-    text = text.replace(packed(computation), base64.b64encode(data).decode())
+    data = base64.b64decode(as_text(computation)).replace(b"[0, 1]", json.dumps(particles).encode())
+    text = text.replace(as_text(computation), base64.b64encode(data).decode())
     with pytest.raises(openmm.OpenMMException, match=r"damaged \(particles must be indices from 0 on"):
         openmm.XmlSerializer.deserialize(text)
 

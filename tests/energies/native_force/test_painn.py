@@ -10,7 +10,7 @@ from openmm_density.energies import PaiNN
 from openmm_density.energies.forces import backend_problem
 from openmm_density.energies.native_force import force as force_module
 from openmm_density.energies.native_force import forms, make_force
-from openmm_density.energies.native_force.computation import Computation, packed
+from openmm_density.energies.native_force.computation import Computation, as_text
 
 from ..contexts import context_of, energy_of, forces_of, system_of
 from ..test_painn import N_ATOMS, network_of, places_of
@@ -82,7 +82,7 @@ def missing_weight(form):
 )
 def test_damaged_weights_in_a_file_are_refused(monkeypatch, damage, words):
     painn = PaiNN(network_of(32))
-    text = packed(Computation(painn, None, False))
+    text = as_text(Computation(painn, None, False))
     force = make_force(Computation(painn, None, False), "painn_strength", 1.0, kind="NativeForce")
     document = openmm.XmlSerializer.serialize(force)
     assert text in document
@@ -95,7 +95,7 @@ def test_damaged_weights_in_a_file_are_refused(monkeypatch, damage, words):
         return form
 
     monkeypatch.setattr(forms, "form_of", damaged)
-    broken = packed(Computation(painn, None, False))
+    broken = as_text(Computation(painn, None, False))
     monkeypatch.undo()
     with pytest.raises(openmm.OpenMMException, match=words):
         openmm.XmlSerializer.deserialize(document.replace(text, broken))

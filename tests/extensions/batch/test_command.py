@@ -198,15 +198,15 @@ def test_a_batch_that_is_over_says_what_came_of_it(fitted, files, capsys):
 
 def test_cores_and_gpus_are_shared_out(monkeypatch):
     monkeypatch.setattr(devices, "core_count", lambda: 16)
-    share = devices.shared_out(100)
+    share = devices.machine_shares(100)
     assert (share.places, share.threads) == ([{}] * 16, 1)
-    assert devices.shared_out(3).threads == 5
-    assert len(devices.shared_out(100, threads=3).places) == 6
-    assert (len(devices.shared_out(100, 4).places), devices.shared_out(100, 4).threads) == (4, 4)
-    share = devices.shared_out(100, gpus=["0", "3"])
+    assert devices.machine_shares(3).threads == 5
+    assert len(devices.machine_shares(100, threads=3).places) == 6
+    assert (len(devices.machine_shares(100, 4).places), devices.machine_shares(100, 4).threads) == (4, 4)
+    share = devices.machine_shares(100, gpus=["0", "3"])
     assert fits_on_gpus(share) == {"0": 8, "3": 8} and share.threads == 1
-    assert fits_on_gpus(devices.shared_out(3, gpus=["0", "1"])) == {"0": 2, "1": 1}
-    assert fits_on_gpus(devices.shared_out(100, 5, ["0", "1"])) == {"0": 3, "1": 2}
+    assert fits_on_gpus(devices.machine_shares(3, gpus=["0", "1"])) == {"0": 2, "1": 1}
+    assert fits_on_gpus(devices.machine_shares(100, 5, ["0", "1"])) == {"0": 3, "1": 2}
 
 
 def fits_on_gpus(share):
@@ -222,9 +222,9 @@ def test_no_more_fits_share_a_gpu_than_its_memory_has_room_for(monkeypatch):
         return type("", (), {"returncode": 0, "stdout": "143771\n24564\n"})
 
     monkeypatch.setattr(devices.subprocess, "run", run)
-    assert fits_on_gpus(devices.shared_out(100, gpus=["0", "3"])) == {"0": 5, "3": 5}
+    assert fits_on_gpus(devices.machine_shares(100, gpus=["0", "3"])) == {"0": 5, "3": 5}
     assert asked[0][-2:] == ["-i", "0,3"] and "--query-gpu=memory.total" in asked[0]
-    assert fits_on_gpus(devices.shared_out(100, 16, gpus=["0", "3"])) == {"0": 8, "3": 8}
+    assert fits_on_gpus(devices.machine_shares(100, 16, gpus=["0", "3"])) == {"0": 8, "3": 8}
 
 
 def test_gpus_are_those_that_programs_see(monkeypatch):

@@ -11,10 +11,10 @@ from openmm_density.extensions.batch import Batch, Job, batch, consensus_of, job
 from openmm_density.extensions.batch.consensus import ALL_COPIES, AMPLITUDES, R_FREE, Ranking
 from openmm_density.extensions.batch.held_out import HeldOut, check_held_out
 from openmm_density.extensions.batch.job_folder import JobFolder
-from openmm_density.extensions.batch.job_results import figures_of
+from openmm_density.extensions.batch.job_results import summary_figures
 from openmm_density.extensions.batch.outcome import write_outcome
-from openmm_density.fitting.output.results import CRYSTAL_SETTINGS
 from openmm_density.models import read_model
+from openmm_density.report.results import CRYSTAL_SETTINGS
 
 
 @pytest.fixture
@@ -86,10 +86,10 @@ def test_all_copies_decide_where_there_is_symmetry(outcome):
 
 def test_figures_are_those_of_the_summary():
     crystal = {"r_work": 0.2, "r_free": 0.25, "r_free_initial": 0.4}
-    found = figures_of({"crystal": crystal, "assembly": None, "cc_final": 0.9})
+    found = summary_figures({"crystal": crystal, "assembly": None, "cc_final": 0.9})
     assert (found["r_work"], found["r_free"], found["r_free_before"]) == (0.2, 0.25, 0.4)
     assert found["cc"] == 0.9 and found["cc_assembly"] is None
-    found = figures_of({"assembly": {"cc_initial": 0.5, "cc_final": 0.8}, "cc_final": 0.9})
+    found = summary_figures({"assembly": {"cc_initial": 0.5, "cc_final": 0.8}, "cc_final": 0.9})
     assert found["cc_assembly"] == 0.8 and found["r_free"] is None
 
 
@@ -183,7 +183,7 @@ def test_a_job_that_asks_for_a_gpu_gets_one(files, monkeypatch, arguments, gpus)
 
 
 def test_fits_that_name_no_platform_do_not_run_on_the_gpus_of_others():
-    share = batch.shared_out(2, None, ["0"], 1)
+    share = batch.machine_shares(2, None, ["0"], 1)
     assert all(place == {"CUDA_VISIBLE_DEVICES": "0"} for place in share.places)
     assert batch.settings_of(share).arguments == ("--threads", "1")
     assert batch.settings_of(share, ["0"]).arguments == ("--threads", "1", "--platform", "CUDA")

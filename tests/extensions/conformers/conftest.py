@@ -11,9 +11,9 @@ from scipy.spatial.transform import Rotation
 
 from openmm_density import DensityMap
 from openmm_density.fitting import FlexibleFit
-from openmm_density.fitting.output import OutputFolder
 from openmm_density.fitting.protocols import Protocol, Stage
 from openmm_density.models import read_model
+from openmm_density.report import OutputFolder
 
 from ...fragments import write_fragment
 

@@ -11,13 +11,14 @@ from openmm_density.base.errors import InputError, SimulationError
 from openmm_density.base.stopwatch import Stopwatch
 from openmm_density.cli import main
 from openmm_density.extensions.crystal_fit import CrystalFit, Cycle, amplitude_refinement, crystal_fit
-from openmm_density.extensions.crystal_fit.cycles import Interrupted, Listener, carry_out
+from openmm_density.extensions.crystal_fit.cycles import Listener, run_cycle
 from openmm_density.extensions.crystal_fit.result import (
     best_cycle,
     crystal_doubts,
     is_over,
 )
 from openmm_density.extensions.crystals import phased_file
+from openmm_density.fitting.interrupts import Interrupted
 from openmm_density.models.structures import read_model
 from openmm_density.validation.correlation import MapCorrelation
 
@@ -200,7 +201,7 @@ def test_a_fit_that_is_stopped_in_its_first_cycle_leaves_no_result(folder, tmp_p
     def stopped(*_):
         raise Interrupted
 
-    monkeypatch.setattr(crystal_fit, "carry_out", stopped)
+    monkeypatch.setattr(crystal_fit, "run_cycle", stopped)
     with pytest.raises(KeyboardInterrupt):
         CrystalFit(folder / "start.pdb", folder / "data.mtz", tmp_path / "run", **OPTIONS).run()
     assert not (tmp_path / "run" / "summary.json").exists()
@@ -215,7 +216,7 @@ def test_a_model_elsewhere_in_the_cell_is_doubted_before_the_first_cycle(folder,
     def stopped(*_):
         raise Interrupted
 
-    monkeypatch.setattr(crystal_fit, "carry_out", stopped)
+    monkeypatch.setattr(crystal_fit, "run_cycle", stopped)
     structure = gemmi.read_structure(str(folder / "true.pdb"))
     for cra in structure[0].all():
         cra.atom.pos += gemmi.Position(5.0, 7.0, 9.0)
@@ -244,9 +245,9 @@ def test_a_start_that_no_cycle_betters_is_the_result_and_an_unstable_cycle_the_l
         def carried_out(settings, path, number, *more):
             if number == which:
                 raise SimulationError("the simulation became unstable 4 times")
-            return carry_out(settings, path, number, *more)
+            return run_cycle(settings, path, number, *more)
 
-        monkeypatch.setattr(crystal_fit, "carry_out", carried_out)
+        monkeypatch.setattr(crystal_fit, "run_cycle", carried_out)
 
     unstable_in(1)
     with pytest.raises(SimulationError, match="unstable 4 times"):

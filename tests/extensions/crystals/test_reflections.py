@@ -7,6 +7,7 @@ import pytest
 from openmm_density.base.errors import InputError
 from openmm_density.extensions.crystals import crystal_structure, read_reflections
 
+from ...base.test_file_kinds import refined  # noqa: F401
 from .simulated import usual_columns, write_mtz
 
 
@@ -201,3 +202,9 @@ def test_enantiomorphs_are_told_apart(protein, tmp_path):
     structure.make_mmcif_document().write_file(str(tmp_path / "a.cif"))
     with pytest.raises(InputError, match="enantiomorphs"):
         crystal_structure(tmp_path / "a.cif", data)
+
+
+def test_map_coefficients_beside_measured_values_are_named(refined):  # noqa: F811
+    said = "refined.mtz has measured values (FP), which are used, and map coefficients: for these give the columns FWT,PHWT."
+    assert said in read_reflections(refined).notes
+    assert said not in read_reflections(refined, ("FP", "SIGFP")).notes

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from openmm_density.extensions import distillation
-from openmm_density.extensions.distillation import Settings, load, rounds
+from openmm_density.extensions.distillation import DistillationSettings, read_potential, rounds
 from openmm_density.extensions.distillation.students import Committee
 
 from ...cli.commands import run
@@ -13,7 +13,7 @@ from ...cli.commands import run
 for package in ("rdkit", "tblite", "safetensors"):
     pytest.importorskip(package, reason="the extra [ligands] is not installed")
 
-TINY = Settings(
+TINY = DistillationSettings(
     layers=1, n_radial=4, n_conformers=1, n_first=8, n_added=2, n_held_out=2, first_steps=2, most_rounds=0
 )
 
@@ -27,7 +27,7 @@ def _tiny(monkeypatch):
         "_RELAXING_STEPS": 5,
     }.items():
         monkeypatch.setattr(rounds, name, steps)
-    monkeypatch.setattr(distillation, "Settings", lambda most_rounds: TINY)
+    monkeypatch.setattr(distillation, "DistillationSettings", lambda most_rounds: TINY)
 
 
 def test_an_unfinished_potential_is_written_marked_and_exits_with_1(tmp_path, capsys):
@@ -36,7 +36,7 @@ def test_an_unfinished_potential_is_written_marked_and_exits_with_1(tmp_path, ca
     printed = capsys.readouterr()
     assert "3 atoms, charge +0, learned from GFN2-xTB in water (ALPB)" in printed.out
     assert "not done: forces must be within 1 kcal/mol/Å of the teacher's, found" in printed.err
-    assert load(output).done is False
+    assert read_potential(output).done is False
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {"water.safetensors", "water.json", "water.png", "water.labels"}
     assert json.loads((tmp_path / "water.json").read_text())["ligand"]["smiles"] == "O"
@@ -50,7 +50,7 @@ def test_a_finished_potential_exits_with_0(tmp_path, monkeypatch):
     monkeypatch.setattr(Committee, "forces_of", lambda *_: lambda positions: 0 * positions)
     output = tmp_path / "water.safetensors"
     assert run("distill", "O", "--output", output, "--threads", 1) == 0
-    assert load(output).done is True
+    assert read_potential(output).done is True
 
 
 @pytest.mark.parametrize(

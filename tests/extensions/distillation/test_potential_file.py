@@ -8,15 +8,15 @@ import pytest
 import torch
 
 from openmm_density.base.errors import InputError
-from openmm_density.extensions.distillation import load, save
+from openmm_density.extensions.distillation import read_potential, write_potential
 
 safetensors_torch = pytest.importorskip("safetensors.torch", reason="the extra [ligands] is not installed")
 
 
 def test_what_was_saved_is_read(potential, tmp_path):
     path = tmp_path / "methanol.safetensors"
-    save(path, potential)
-    read = load(path)
+    write_potential(path, potential)
+    read = read_potential(path)
     (tmp_path / "other").touch()
     assert path.stat().st_mode == (tmp_path / "other").stat().st_mode
     (tmp_path / "other").unlink()
@@ -59,34 +59,34 @@ def changed(path, **texts):
 )
 def test_other_metadata_are_refused_in_one_sentence(potential, tmp_path, texts, said):
     path = tmp_path / "methanol.safetensors"
-    save(path, potential)
+    write_potential(path, potential)
     changed(path, **texts)
     with pytest.raises(InputError, match=said) as error:
-        load(path)
+        read_potential(path)
     assert str(path) in str(error.value)
 
 
 def test_files_of_other_kinds_are_refused(potential, tmp_path):
     path = tmp_path / "methanol.safetensors"
     with pytest.raises(InputError, match="no such file"):
-        load(path)
-    save(path, potential)
+        read_potential(path)
+    write_potential(path, potential)
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(InputError, match="no safetensors file, or not a whole one"):
-        load(path)
+        read_potential(path)
     path.write_bytes(b"ATOM      1  N   ALA A   1")
     with pytest.raises(InputError, match="no safetensors file, or not a whole one"):
-        load(path)
+        read_potential(path)
     safetensors_torch.save_file({"x": torch.zeros(2)}, path)
     with pytest.raises(InputError, match="no potential of a ligand"):
-        load(path)
+        read_potential(path)
 
 
 def test_numbers_that_are_none_are_refused(potential, tmp_path):
     path = tmp_path / "methanol.safetensors"
-    save(path, replace(potential, charges=np.full(6, np.nan)))
+    write_potential(path, replace(potential, charges=np.full(6, np.nan)))
     with pytest.raises(InputError, match="must be finite"):
-        load(path)
+        read_potential(path)
 
 
 def test_without_safetensors_one_sentence_says_what_installs_it(potential, tmp_path, monkeypatch):
@@ -94,6 +94,6 @@ def test_without_safetensors_one_sentence_says_what_installs_it(potential, tmp_p
 
     for name in ("safetensors", "safetensors.torch"):
         monkeypatch.setitem(sys.modules, name, None)
-    for call in (lambda: save(tmp_path / "x", potential), lambda: load(tmp_path / "x")):
+    for call in (lambda: write_potential(tmp_path / "x", potential), lambda: read_potential(tmp_path / "x")):
         with pytest.raises(InputError, match=r'needs safetensors.*: pip install "openmm-density\[ligands\]"'):
             call()

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from openmm_density.base.errors import InputError, SimulationError
-from openmm_density.extensions.distillation import distill, load, rounds, write_results
+from openmm_density.extensions.distillation import distill, read_potential, rounds, write_results
 from openmm_density.extensions.distillation.geometries import Springs, conformers
 from openmm_density.extensions.distillation.labels import Labeller
 from openmm_density.extensions.distillation.molecule import ligand_of, read_molecule
-from openmm_density.extensions.distillation.rounds import Run, Settings
+from openmm_density.extensions.distillation.rounds import DistillationRun, DistillationSettings
 from openmm_density.extensions.distillation.students import Committee, Student, TrainingData
 
 pytest.importorskip("rdkit", reason="the extra [ligands] is not installed")
@@ -26,7 +26,7 @@ SHORT = {
     "_SPRING_EVERY": 8,
     "_RELAXING_STEPS": 5,
 }
-TINY = Settings(
+TINY = DistillationSettings(
     layers=1,
     n_radial=6,
     n_conformers=2,
@@ -69,7 +69,7 @@ def mmff(molecule):
 
 def run(molecule, settings=TINY, evaluate=None, **options):
     labeller = Labeller(ligand_of(molecule), evaluate=evaluate or mmff(molecule))
-    return Run(molecule, labeller, settings, **options).distilled()
+    return DistillationRun(molecule, labeller, settings, **options).distilled()
 
 
 def trained(molecule, threads, steps=40):
@@ -119,7 +119,7 @@ def test_a_distillation_that_is_not_near_enough_says_so(methanol, tmp_path):
 
     path = tmp_path / "methanol.safetensors"
     write_results(path, found, 1.5)
-    assert load(path).done is False
+    assert read_potential(path).done is False
     summary = json.loads((tmp_path / "methanol.json").read_text())
     assert summary["done"] is False and summary["limit"] == 1.0
     assert summary["accuracy"]["force_mae"] == potential.accuracy.force_mae

@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from openmm_density.base.page_blocks import Text
 from openmm_density.extensions.ensemble.output import ensemble_section, unknown_ligands
 from openmm_density.extensions.ensemble.verdict import MainConformation, Verdict
-from openmm_density.report.blocks import Text
 
 
 class Doubting:

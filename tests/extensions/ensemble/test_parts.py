@@ -9,7 +9,7 @@ import pytest
 
 from openmm_density import DensityFit, DensityMap
 from openmm_density.base.errors import InputError
-from openmm_density.extensions.ensemble.free_data import Ensemble, FreeData, compare
+from openmm_density.extensions.ensemble.free_data import FreeData, WeightedModels, compare_ensembles
 from openmm_density.extensions.ensemble.starts import candidates, soft_modes, starting_models
 from openmm_density.extensions.ensemble.states import conformations, fluctuations, trace_of
 from openmm_density.extensions.ensemble.verdict import Verdict
@@ -74,10 +74,10 @@ def test_the_ensemble_of_a_mixture_correlates_better_than_one_model(model, densi
     moved = model.positions + np.array([5.0, 0.0, 0.0])
     other = DensityMap.simulate(model.topology, moved, RESOLUTION, like=density_map)
     mixed = replace(density_map, data=0.6 * density_map.data + 0.4 * other.data)
-    one = Ensemble(model.positions[None], np.ones(1))
-    both = Ensemble(np.array([model.positions, moved]), np.array([0.6, 0.4]))
+    one = WeightedModels(model.positions[None], np.ones(1))
+    both = WeightedModels(np.array([model.positions, moved]), np.array([0.6, 0.4]))
     for band in (None, (1 / 8, 1 / RESOLUTION)):
-        found = compare(one, both, model.topology, mixed, RESOLUTION, band)
+        found = compare_ensembles(one, both, model.topology, mixed, RESOLUTION, band)
         assert found.correlations[1] > 0.98 and found.gain > 2 * found.error > 0
 
 

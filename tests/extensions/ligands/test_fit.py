@@ -17,9 +17,9 @@ from openmm_density.extensions.ensemble.saved_search import SearchState, load_se
 from openmm_density.extensions.exchange.replica_stage import ReplicaStage
 from openmm_density.fitting import FlexibleFit, find_protocol
 from openmm_density.fitting.checkpoints import RunFolder
-from openmm_density.fitting.output.doubts import _unknown_ligand_doubts
-from openmm_density.fitting.output.summary import ligand_figures
 from openmm_density.fitting.protocols import Stage
+from openmm_density.report.doubts import _unknown_ligand_doubts
+from openmm_density.report.summary import ligand_figures
 
 pytest.importorskip("safetensors", reason="the extra [ligands] is not installed")
 
@@ -29,11 +29,11 @@ RESOLUTION = 5.0
 @pytest.fixture(scope="module")
 def files(agreed, unsure, tmp_path_factory):
     """Return the files of a potential that knows all geometries, and of one that knows none."""
-    from openmm_density.extensions.distillation import save
+    from openmm_density.extensions.distillation import write_potential
 
     folder = tmp_path_factory.mktemp("potentials")
     for name, potential in {"agreed": agreed, "unsure": unsure}.items():
-        save(folder / f"{name}.safetensors", potential)
+        write_potential(folder / f"{name}.safetensors", potential)
     return folder
 
 

@@ -13,7 +13,7 @@ from openmm import app
 
 from openmm_density.base.errors import InputError
 from openmm_density.extensions.ligands import potentials
-from openmm_density.extensions.ligands.openmm_ml import check_name
+from openmm_density.extensions.ligands.openmm_ml import check_known
 from openmm_density.extensions.ligands.potentials import LigandSources, find_potentials
 from openmm_density.models import prepare
 
@@ -115,13 +115,13 @@ def test_names_that_it_does_not_know_are_refused(openmmml):
     with pytest.raises(
         InputError, match=r"must name a potential of OpenMM-ML, found openmmml:bananas: use openmmml: and"
     ):
-        check_name("openmmml:bananas")
+        check_known("openmmml:bananas")
 
 
 def test_where_it_is_not_installed_a_sentence_says_how(monkeypatch):
     monkeypatch.setitem(sys.modules, "openmmml", None)
     with pytest.raises(InputError) as told:
-        check_name("openmmml:ani2x")
+        check_known("openmmml:ani2x")
     assert "needs OpenMM-ML" in str(told.value) and "conda install -c conda-forge openmm-ml" in str(
         told.value
     )

@@ -29,9 +29,9 @@ def forcefield():
 
 @pytest.fixture
 def acetamide_file(agreed, tmp_path):
-    from openmm_density.extensions.distillation import save
+    from openmm_density.extensions.distillation import write_potential
 
-    save(tmp_path / "acm.safetensors", agreed)
+    write_potential(tmp_path / "acm.safetensors", agreed)
     return tmp_path / "acm.safetensors"
 
 
@@ -72,13 +72,13 @@ def test_a_potential_is_distilled_once_and_kept(model, forcefield, distilled):
 def test_ligands_whose_bonds_are_not_known_stay_rigid_and_are_named(
     forcefield, acetamide_file, agreed, tmp_path
 ):
-    from openmm_density.extensions.distillation import save
+    from openmm_density.extensions.distillation import write_potential
 
     place = np.array([40.0, 0.0, 20.0])
     other = write_model(
         tmp_path / "model.pdb", ("ACM", 501, range(4), place / 2), ("XYZ", 502, range(3), place)
     )
-    save(acetamide_file, replace(agreed, done=False))
+    write_potential(acetamide_file, replace(agreed, done=False))
     found = find_potentials(read_model(other), forcefield, LigandSources(files=[acetamide_file]))
     assert list(found.by_name) == ["ACM"]
     assert found.notes[0].endswith(": A XYZ 502.") and found.notes[0].startswith("Kept rigid")
@@ -88,9 +88,11 @@ def test_ligands_whose_bonds_are_not_known_stay_rigid_and_are_named(
 @pytest.fixture
 def anion_file(agreed, tmp_path):
     """Return the file of a molecule that has the heavy atoms and bonds of acetamide."""
-    from openmm_density.extensions.distillation import save
+    from openmm_density.extensions.distillation import write_potential
 
-    save(tmp_path / "anion.safetensors", replace(agreed, ligand=replace(agreed.ligand, smiles="CC([NH-])=O")))
+    write_potential(
+        tmp_path / "anion.safetensors", replace(agreed, ligand=replace(agreed.ligand, smiles="CC([NH-])=O"))
+    )
     return tmp_path / "anion.safetensors"
 
 
@@ -144,12 +146,12 @@ def test_what_is_wrong_with_a_smiles_is_told_before_any_is_distilled(
     ],
 )
 def test_what_can_have_no_potential_is_told(model, forcefield, agreed, tmp_path, sources, said):
-    from openmm_density.extensions.distillation import save
+    from openmm_density.extensions.distillation import write_potential
 
     if sources.files:
         bonds = agreed.ligand.bonds
         other = replace(agreed.ligand, bonds=(bonds[0], (0, 2, 1.0), *bonds[2:]))
-        save(tmp_path / "other.safetensors", replace(agreed, ligand=other))
+        write_potential(tmp_path / "other.safetensors", replace(agreed, ligand=other))
         sources = LigandSources(files=[tmp_path / "other.safetensors"])
     with pytest.raises(InputError) as told:
         find_potentials(model, forcefield, sources)
@@ -196,10 +198,10 @@ def test_a_file_and_a_smiles_that_contradict_one_another_are_refused(
 
 
 def test_a_solvent_that_is_counted_twice_is_told(model, forcefield, agreed, tmp_path):
-    from openmm_density.extensions.distillation import save
+    from openmm_density.extensions.distillation import write_potential
 
     path = tmp_path / "wet.safetensors"
-    save(path, replace(agreed, teacher=replace(agreed.teacher, solvent="water")))
+    write_potential(path, replace(agreed, teacher=replace(agreed.teacher, solvent="water")))
     dry, wet = (
         find_potentials(model, forcefield, LigandSources(files=path, solvent=s)) for s in ("none", "obc")
     )

@@ -11,7 +11,7 @@ from openmm_density.base import program_process
 from openmm_density.base.errors import InputError, SimulationError
 from openmm_density.extensions.series import direction_process
 from openmm_density.extensions.series.direction_process import carry_out_beside
-from openmm_density.extensions.series.frame_fit import Interrupted
+from openmm_density.fitting.interrupts import Interrupted
 
 # In place of fits, whose imports take seconds: the direction is the second argument.
 SAY = "import json, sys, time\ndef say(**m): print(json.dumps(m), flush=True)\n"

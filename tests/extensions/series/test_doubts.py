@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from openmm_density.extensions.series.frame_fit import FrameFit
-from openmm_density.extensions.series.result import SeriesFrame, SeriesPath, Trace, doubts_about
+from openmm_density.extensions.series.result import SeriesFrame, SeriesPath, Trace, doubts_about_path
 from openmm_density.extensions.series.steps import Step
 from openmm_density.models import read_model
 
@@ -52,7 +52,7 @@ def doubts(trace_and_places, frames, found):
     trace, places = trace_and_places
     traces = np.repeat(places[None], len(frames), axis=0)
     traces[3:, 120:160] += [0.0, 8.0, 0.0]
-    return doubts_about(frames, found, traces, trace, 5.0)
+    return doubts_about_path(frames, found, traces, trace, 5.0)
 
 
 FRAMES = [frame(number) for number in range(1, 6)]

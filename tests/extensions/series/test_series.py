@@ -161,7 +161,7 @@ def test_a_volume_far_from_its_neighbour_has_the_first_ones_protocol(finished, m
     ):
         made.clear()
         ends_with = found
-        monkeypatch.setattr(frame_fit, "correlation", lambda *_, cc=starts_with: cc)
+        monkeypatch.setattr(frame_fit, "frame_correlation", lambda *_, cc=starts_with: cc)
         fits.from_neighbour(step, neighbour)
         assert [each.course for each in made] == courses
 

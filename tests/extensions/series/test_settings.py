@@ -3,14 +3,14 @@
 import pytest
 
 from openmm_density.base.errors import InputError
-from openmm_density.extensions.series.settings import SETTINGS, START, SeriesStart, Settings
+from openmm_density.extensions.series.settings import SETTINGS, START, SeriesSettings, SeriesStart
 
 
 @pytest.mark.parametrize("damage", [b"{", b"[1]", b"\xff\xfe"])
 def test_a_damaged_file_is_told_in_one_sentence(tmp_path, damage):
     model = tmp_path / "model.pdb"
     model.write_text("END\n")
-    settings = Settings(str(model), (), (), 5.0, {})
+    settings = SeriesSettings(str(model), (), (), 5.0, {})
     settings.write(tmp_path)
     settings.write(tmp_path)
     for name, read in ((SETTINGS, settings.write), (START, SeriesStart.read)):

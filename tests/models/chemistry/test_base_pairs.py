@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from openmm import app
 
+from openmm_density.base.wording import residue_label
 from openmm_density.models import Model, read_model
 from openmm_density.models.chemistry.base_pairs import find_base_pairs
-from openmm_density.models.chemistry.residues import residue_label
 
 # The pairs of 4P5J that barnaba 0.1.9 and RNApolis 0.16 agree on; those with a single hydrogen bond between N and O left out.
 WATSON_CRICK = [

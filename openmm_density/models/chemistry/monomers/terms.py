@@ -12,12 +12,13 @@ import numpy as np
 from openmm import app
 
 from ....base.units import positions_in_angstrom, takes_units
+from ....base.wording import atom_label, residue_label
 from ..backbone import NamedAtoms, atoms_by_name
 from ..elements import is_hydrogen, is_metal
 from ..planes import Plane, PlaneSet
 from ..planes.plane_set import SMALLEST_PLANE
 from ..residue_names import name_tables
-from ..residues import atom_label, is_water, residue_label
+from ..residues import is_water
 from ..topologies import bonded_pairs, openmm_topology
 from ..torsions import peptide_torsions, torsion_angles
 from .library import monomer_library
@@ -28,7 +29,7 @@ KINDS = ("bonds", "angles", "torsions", "volumes")
 
 
 @dataclass(frozen=True)
-class Terms:
+class IdealTerms:
     """Terms of one kind: `atoms` int64 (T, n), ideal `values` and their standard deviations `sigmas` (T,), Å, radians or Å³."""
 
     atoms: np.ndarray
@@ -43,13 +44,13 @@ class Terms:
         """Return how many standard deviations they are off, shape (T,)."""
         return (self.measured(positions) - self.values) / self.sigmas
 
-    def among(self, chosen: np.ndarray) -> Terms:
+    def among(self, chosen: np.ndarray) -> IdealTerms:
         """Return the terms all of whose atoms are chosen. `chosen` bool (N,)."""
         kept = chosen[self.atoms].all(axis=1)
         return type(self)(self.atoms[kept], self.values[kept], self.sigmas[kept])
 
 
-class Torsions(Terms):
+class Torsions(IdealTerms):
     """Terms with a period of 360°."""
 
     def measured(self, positions: np.ndarray) -> np.ndarray:
@@ -58,7 +59,7 @@ class Torsions(Terms):
         return self.values + np.mod(turned + np.pi, 2 * np.pi) - np.pi
 
 
-class Volumes(Terms):
+class Volumes(IdealTerms):
     """Chiral volumes: of a centre and three neighbours."""
 
     def measured(self, positions: np.ndarray) -> np.ndarray:
@@ -75,8 +76,8 @@ class GeometryTerms:
     than the library's, which keep theirs; `source`: folder of the monomer library, None for the package's table.
     """
 
-    bonds: Terms
-    angles: Terms
+    bonds: IdealTerms
+    angles: IdealTerms
     torsions: Torsions
     volumes: Volumes
     planes: PlaneSet
@@ -289,8 +290,8 @@ class _Search:
             found.add(template, columns, np.array(rows), labels)
 
     def _assembled(self, found: _Found, unknown: tuple[str, ...], unlinked: tuple[str, ...]) -> GeometryTerms:
-        bonds = Terms(*found.terms("bonds"))
-        angles = Terms(*found.terms("angles", np.pi / 180.0))
+        bonds = IdealTerms(*found.terms("bonds"))
+        angles = IdealTerms(*found.terms("angles", np.pi / 180.0))
         centres, signs, sigmas = found.terms("volumes")
         ideal = ideal_volumes(centres, bonds, angles, len(self._atoms))
         has_ideal = np.isfinite(ideal)

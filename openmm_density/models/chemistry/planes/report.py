@@ -11,7 +11,7 @@ from openmm.app import Topology
 
 from ....base.errors import InputError
 from ....base.units import positions_in_angstrom, takes_units
-from ..residues import residue_label
+from ....base.wording import residue_label
 from .plane_set import Plane, PlaneSet
 
 

@@ -16,7 +16,7 @@ from scipy.spatial import cKDTree
 
 from ....base.errors import InputError
 from ....base.units import positions_in_angstrom, positive, takes_units
-from ..residues import residue_label
+from ....base.wording import residue_label
 from ..topologies import openmm_topology
 from .dictionaries import Component, read_dictionary
 from .flat_groups import AROMATIC, NON_METALS, UNKNOWN_ORDER, BondGraph, ordered_pair

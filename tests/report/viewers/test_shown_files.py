@@ -1,0 +1,153 @@
+"""What viewers open lies in the folder of the fit, where they find it, and where it was."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from types import SimpleNamespace
+
+import gemmi
+import mrcfile
+import numpy as np
+import pytest
+
+from openmm_density import DensityMap
+from openmm_density.models import read_model
+from openmm_density.report import OutputFolder
+from openmm_density.report.shown_model import ShownModel
+from openmm_density.report.viewers import (
+    read_scene,
+    restore_shown_map,
+    write_shown_files,
+    write_viewer_scripts,
+)
+from openmm_density.report.viewers.shown_files import on_whole_steps
+
+from .chimerax_commands import commands_of
+
+
+def wave(points):
+    """Return a density that varies over 8 to 12 Å, at points of shape (..., 3)."""
+    return sum(
+        np.cos(2 * np.pi * points[..., axis] / length) for axis, length in enumerate((8.0, 10.0, 12.0))
+    )
+
+
+def wave_map(origin, step=1.0, n=24):
+    z, y, x = np.indices((n, n, n))
+    matrix = np.diag([step] * 3)
+    return DensityMap(wave(np.stack([x, y, z], axis=-1) @ matrix.T + origin), matrix, np.array(origin))
+
+
+def test_a_map_off_the_grid_is_interpolated_and_one_on_it_stays():
+    on_grid = wave_map([3.0, -5.0, 0.0])
+    assert on_whole_steps(on_grid) is on_grid
+    moved = on_whole_steps(wave_map([3.4, -5.3, 0.2]))
+    assert moved.origin.tolist() == [3.0, -5.0, 0.0]
+    inside = (slice(4, -4),) * 3
+    np.testing.assert_allclose(moved.data[inside], on_grid.data[inside], atol=0.02)
+
+
+def test_a_written_map_begins_at_whole_steps_for_programs_that_read_no_origin(tmp_path):
+    path = tmp_path / "map.mrc"
+    wave_map([3.0, -5.0, 2.0], step=0.5).write(path)
+    with mrcfile.open(path) as file:
+        assert [int(file.header[f"n{axis}start"]) for axis in "xyz"] == [6, -10, 4]
+    # gemmi reads NSTART only, and takes the box for a cell.
+    grid = gemmi.read_ccp4_map(str(path), setup=True).grid
+    value = grid.interpolate_value(gemmi.Position(7.0, -1.0, 6.0))
+    assert value == pytest.approx(wave(np.array([7.0, -1.0, 6.0])), abs=0.05)
+    wave_map([3.2, -5.0, 2.0], step=0.5).write(path)
+    with mrcfile.open(path) as file:
+        assert [int(file.header[f"n{axis}start"]) for axis in "xyz"] == [0, 0, 0]
+
+
+@pytest.fixture(scope="module")
+def written(fitted, tmp_path_factory):
+    """Return a folder that holds the files of a fit, and what its summary says."""
+    folder = tmp_path_factory.mktemp("viewed") / "a run"
+    out = OutputFolder(folder)
+    summary = out.write(*fitted, "some where/model.pdb", "C:\\maps\\map of it.mrc")
+    out.discard()
+    return folder, summary
+
+
+def test_models_and_map_are_those_of_the_fit(fitted, written):
+    (fit, result), (folder, summary) = fitted, written
+    before = read_model(folder / "fitted_before.pdb")
+    expected = result.prepared.input_positions(result.initial)
+    np.testing.assert_allclose(before.positions, expected, atol=1e-3)
+    np.testing.assert_allclose(
+        read_model(folder / "fitted_reference.pdb").positions, fit.reference.positions, atol=1e-3
+    )
+    shown = DensityMap.from_file(folder / "fitted_map.mrc")
+    near = expected[::7]
+    np.testing.assert_allclose(shown.value_at(near), fit.density_map.value_at(near), atol=1e-4)
+    assert shown.data.min() < summary["contour_level"] < shown.data.max()
+
+
+def test_scripts_name_what_is_in_the_folder_and_where_it_moves_does_not_matter(written, tmp_path):
+    folder, summary = written
+    moved = tmp_path / "moved"
+    shutil.copytree(folder, moved)
+    texts = {name: (folder / name).read_text(encoding="utf-8") for name in ("fitted.cxc", "fitted_coot.py")}
+    assert [path.name for path in write_viewer_scripts(moved, summary)] == list(texts)
+    for name, text in texts.items():
+        assert (moved / name).read_text(encoding="utf-8") == text
+        assert str(folder.parent) not in text and "map: map of it.mrc" in text and "before: model.pdb" in text
+    opened = [
+        match[0].split()[1] for match in commands_of(texts["fitted.cxc"]) if match[0].startswith("open")
+    ]
+    assert opened == ["fitted_map.mrc", "fitted_before.pdb", "fitted.pdb", "fitted_reference.pdb"]
+    assert all((folder / name).is_file() for name in opened)
+    assert f" level {summary['contour_level']:.6g} " in texts["fitted.cxc"]
+
+
+def test_a_model_that_was_kept_as_it_was_is_called_so(written):
+    folder, summary = written
+    (folder / "after.pdb").write_text("END\n")
+    try:
+        scene = read_scene(folder, {**summary, "kept": "before"})
+    finally:
+        (folder / "after.pdb").unlink()
+    titles = {model.role: model.title for model in scene.models}
+    assert "as it was" in titles["fitted"] and "not kept" in titles["after"]
+
+
+def test_what_cannot_be_shown_is_not_there(fitted, tmp_path):
+    fit, result = fitted
+    for name in ("fitted_reference.pdb", "fitted_map.mrc"):
+        (tmp_path / name).write_text("of an earlier fit")
+    away = replace(fit.density_map, origin=fit.density_map.origin + 500)
+    write_shown_files(tmp_path, SimpleNamespace(reference=None, density_map=away), result)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["fitted_before.pdb"]
+
+
+def test_whoever_waits_for_the_end_of_a_fit_does_not_wait_for_the_map(fitted, tmp_path):
+    (tmp_path / "fitted_map.mrc").write_text("of an earlier fit")
+    write_shown_files(tmp_path, *fitted, SimpleNamespace(requested=True))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["fitted_before.pdb", "fitted_reference.pdb"]
+    write_shown_files(tmp_path, *fitted, SimpleNamespace(requested=False))
+    assert (tmp_path / "fitted_map.mrc").stat().st_size > 1024
+
+
+def test_a_map_that_a_stopped_fit_left_out_is_written_with_its_report(fitted, written, tmp_path):
+    (fit, result), (folder, _) = fitted, written
+    before = result.initial.copy()
+    before[::3] = np.nan  # the file that was fitted lacked them
+    models = [
+        ShownModel(key, key, fit.prepared.topology, each)
+        for key, each in (("a", result.final), ("b", before))
+    ]
+    restore_shown_map(tmp_path, None, models)
+    assert not (tmp_path / "fitted_map.mrc").exists()
+    restore_shown_map(tmp_path, fit.density_map, models)
+    restored, shown = (DensityMap.from_file(each / "fitted_map.mrc") for each in (tmp_path, folder))
+    assert restored.value_at(result.final) == pytest.approx(shown.value_at(result.final), abs=1e-6)
+
+
+def test_a_version_in_somebody_elses_summary_never_becomes_code(written, tmp_path):
+    folder, summary = shutil.copytree(written[0], tmp_path / "run"), written[1]
+    summary = {**summary, "versions": {"openmm-density": "1\nimport os; os.system('touch here')"}}
+    for path in write_viewer_scripts(folder, summary):
+        assert "import os; os" not in path.read_text() and "\nimport os;" not in path.read_text()
