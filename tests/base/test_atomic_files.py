@@ -58,22 +58,6 @@ def test_what_a_killed_process_was_writing_goes_and_what_a_living_one_writes_sta
     assert (tmp_path / "file").read_text() == "whole" and (tmp_path / "notes.tmp").read_text() == "the user's"
 
 
-def test_what_is_removed_before_its_writer_has_locked_it_is_made_again(tmp_path, monkeypatch):
-    lock, looks = atomic_files.fcntl.flock, []
-
-    def late(descriptor, how):
-        if not how & atomic_files.fcntl.LOCK_NB and not looks:
-            looks.append(names(tmp_path))
-            remove_abandoned(tmp_path)  # as another process does at this moment
-            assert names(tmp_path) == []
-        lock(descriptor, how)
-
-    monkeypatch.setattr(atomic_files.fcntl, "flock", late)
-    write_text(tmp_path / "file", "whole")
-    assert len(looks) == len(looks[0]) == 1
-    assert names(tmp_path) == ["file"] and (tmp_path / "file").read_text() == "whole"
-
-
 def test_without_locks_only_what_is_old_is_abandoned(tmp_path, monkeypatch):
     def none(*_):
         raise OSError(37, "No locks available")

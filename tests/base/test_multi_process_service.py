@@ -94,31 +94,6 @@ def test_a_gpu_is_shared_by_a_service_of_its_own_that_ends_at_the_end(service):
     assert [each[0] for each in asked()] == ["start", "get_server_list", "quit -t 5"] and said == []
 
 
-def test_a_service_that_does_not_listen_is_ended_nevertheless(service, monkeypatch):
-    service(quit_="pass")
-    monkeypatch.setattr(multi_process_service, "_PATIENCE", 0.0)
-    with shared_gpu("0", print) as environment:
-        running = processes(environment)
-        # Its keeper ends before it could, and this process does its work.
-        [keeper] = [pid for pid in children() if "multi_process_service" in words_of(pid)]
-        os.kill(keeper, signal.SIGKILL)
-        wait_until(lambda: not is_alive(keeper))
-        monkeypatch.setattr(multi_process_service, "_asked", lambda command, environment: str(running[1]))
-    wait_until(lambda: not any(map(is_alive, running)))
-
-
-def children():
-    return [
-        int(pid)
-        for task in Path("/proc/self/task").iterdir()
-        for pid in (task / "children").read_text().split()
-    ]
-
-
-def words_of(pid):
-    return Path(f"/proc/{pid}/cmdline").read_bytes().decode()
-
-
 PARENT = """
 import json, sys
 from openmm_density.base import multi_process_service
@@ -166,14 +141,6 @@ def test_a_service_that_does_not_start_is_told_and_done_without(service, start, 
     with shared_gpu("1", said.append) as environment:
         assert environment == {"CUDA_VISIBLE_DEVICES": "1"}
     assert said == [f"fits have GPU 1 in turns, as the Multi-Process Service does not serve ({why})"]
-
-
-def test_a_service_that_serves_no_program_is_told_and_done_without(service, monkeypatch):
-    asked, said = service(), []
-    monkeypatch.setattr(multi_process_service, "client_problem", lambda environment: "CUDA's error 805")
-    with shared_gpu("1", said.append) as environment:
-        assert environment == {"CUDA_VISIBLE_DEVICES": "1"}
-    assert "(CUDA's error 805)" in said[0] and asked()[-1][0] == "quit -t 5"
 
 
 def test_where_it_is_not_installed_a_sentence_says_so(service, monkeypatch):

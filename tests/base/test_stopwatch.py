@@ -1,13 +1,9 @@
 """Seconds by part."""
 
-import subprocess
-import sys
-import time
-
 import pytest
 
 from openmm_density.base import stopwatch
-from openmm_density.base.stopwatch import PARTS, WITHIN, Stopwatch, counted_as, in_words, process_start
+from openmm_density.base.stopwatch import PARTS, Stopwatch, in_words
 
 
 @pytest.fixture
@@ -54,38 +50,3 @@ def test_what_took_the_time_in_words():
     assert in_words({"start_up": 4.6, "reading": 0.2, "dynamics": 20.4}) == "start-up 5, dynamics 20"
     assert in_words({"start_up": 0.2, "dynamics": 0.4}) == "dynamics 0"
     assert in_words({}) == "" and in_words({"of another version": 3.0}) == "of another version 3"
-
-
-def test_a_process_knows_when_it_started():
-    script = """
-import time; time.sleep(0.5)
-from openmm_density.base.stopwatch import process_start
-print(time.monotonic(), process_start())
-"""
-    before = time.monotonic()
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    asked, started = map(float, done.stdout.split())
-    # The clock of the machine, which is that of both processes, in ticks of 10 ms.
-    assert before - 0.02 <= started <= asked - 0.48
-    assert process_start() < before
-
-
-def test_what_is_counted_within_parts_takes_nothing_from_them(now):
-    watch = Stopwatch()
-    with counted_as("compilation"):  # no stopwatch runs
-        now[0] += 1
-    with watch.part("dynamics"):
-        now[0] += 2
-        with counted_as("contexts"):
-            now[0] += 4
-            with counted_as("compilation"):
-                now[0] += 8
-        with watch.within("register"):
-            now[0] += 16
-    assert watch.seconds_by_part == {"dynamics": 30}
-    assert watch.seconds_within == {"compilation": 8, "contexts": 4, "register": 16}
-    assert list(watch.seconds_within) == [name for name in WITHIN if name in watch.seconds_within]
-    with counted_as("contexts"):  # it has stopped
-        now[0] += 32
-    watch.add({"dynamics": 1}, {"contexts": 2})
-    assert watch.seconds == 31 and watch.seconds_within["contexts"] == 6

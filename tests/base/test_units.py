@@ -15,8 +15,7 @@ import torch
 from openmm import Vec3, unit
 
 from openmm_density import DensityMap, InputError, restraints
-from openmm_density.base.units import in_unit, takes_units
-from openmm_density.maps.corrections import MapCorrections
+from openmm_density.base.units import in_unit
 from openmm_density.models import Model, SymmetryOperators
 from openmm_density.models.merging import displacements_apart
 from openmm_density.restraints import Restraint
@@ -165,23 +164,6 @@ def test_whatever_the_form_the_lengths_are_the_same(given: Any) -> None:
     np.testing.assert_allclose(density_map.origin, [10.0, 20.0, 30.0])
     np.testing.assert_allclose(density_map.matrix, np.eye(3))
     np.testing.assert_allclose(density_map.to_index([given]), [[0.0, 0.0, 0.0]], atol=1e-12)
-
-
-def test_numbers_words_and_nothing_go_through() -> None:
-    for value in (None, "auto", 3, 2.5, np.float32(1.5), (1.0, 2.0), torch.ones(2)):
-        assert in_unit(value, "Å", "x") is value
-    assert in_unit(3 * unit.nanometer, "Å", "x") == 30.0
-    assert in_unit((1 * unit.nanometer, 5), "Å", "x") == (10.0, 5)
-
-
-def test_units_by_position_by_keyword_and_of_classes() -> None:
-    @takes_units("length", heat="K")
-    def both(length: Any, *, heat: Any = 300.0) -> tuple[Any, Any]:
-        return length, heat
-
-    assert both(1 * unit.nanometer) == (10.0, 300.0)
-    assert both(length=1 * unit.nanometer, heat=5 * unit.kelvin) == (10.0, 5.0)
-    assert MapCorrections(voxel_size=0.1 * unit.nanometer) == MapCorrections(voxel_size=1.0)
 
 
 def test_a_cell_has_lengths_and_angles() -> None:

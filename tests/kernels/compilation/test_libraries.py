@@ -9,9 +9,8 @@ import shutil
 import stat
 
 import pytest
-from filelock import FileLock
 
-from .compilers import calls, copying_compiler, leftovers, load
+from .compilers import calls, copying_compiler, load
 
 
 @pytest.mark.parametrize("damage", ["truncated", "overwritten", "record lost", "record empty"])
@@ -81,24 +80,3 @@ def test_a_planted_library_is_not_loaded_from_a_folder_of_others(compiled, tmp_p
     again = load("neighbors", cache=cache, CXX=compiler, TMPDIR=temporary)
     assert again["loaded"] == [True] and again["library"].parent != report["library"].parent
     shutil.rmtree(again["library"].parent)
-
-
-def test_what_killed_processes_left_goes_at_the_next_start(compiled, tmp_path):
-    cache = tmp_path / "cache"
-    compiler = copying_compiler(tmp_path / "compiler", compiled["library"])
-    load("neighbors", cache=cache, CXX=compiler)
-    left = cache / "density-0123-4567.compiling-abcd"
-    left.mkdir()
-    (left / "density.so").write_bytes(b"part of a library")
-    own = ["lock", "of the user's", "thesis.compiling-2024"]
-    for name in own[:2]:
-        (cache / name).touch()
-    (cache / own[2]).mkdir()
-    with FileLock(cache / "planarity-0123-4567.lock"):
-        # Another process is at it.
-        (cache / "planarity-0123-4567.compiling-abcd").mkdir()
-        load("neighbors", cache=cache, CXX=compiler)
-        assert leftovers(cache) == sorted([*own, "planarity-0123-4567.compiling-abcd"])
-    load("neighbors", cache=cache, CXX=compiler)
-    assert leftovers(cache) == sorted(own)
-    assert len(calls(compiler)) == 1
