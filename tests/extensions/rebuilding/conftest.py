@@ -1,13 +1,16 @@
-"""A fragment of as many residues as a module's RESIDUES, its simulated map, and the searches of its fit."""
+"""A fragment of as many residues as a module's RESIDUES, its simulated map, and the searches of its fit; or a deposited model."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from openmm_density import DensityMap
 from openmm_density.extensions.rebuilding import Rebuilding
-from openmm_density.models import Model
+from openmm_density.extensions.rebuilding.side_chain_evidence import SideChainEvidence
+from openmm_density.models import Model, read_model
 from openmm_density.models.preparation import prepare
 
 from ...fragments import fragment
@@ -15,8 +18,19 @@ from .searched import rebuilding_of, simulated
 
 
 @pytest.fixture(scope="module")
-def native(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Model:
-    return fragment(tmp_path_factory.mktemp("native") / "model.pdb", residues=request.module.RESIDUES)
+def native(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, small_data: Path
+) -> Model:
+    residues = getattr(request.module, "RESIDUES", None)
+    if residues is None:
+        return read_model(small_data / "emd5925_frag/5925_native.pdb")
+    return fragment(tmp_path_factory.mktemp("native") / "model.pdb", residues=residues)
+
+
+@pytest.fixture(scope="module")
+def evidence(native: Model, small_data: Path) -> SideChainEvidence:
+    real = DensityMap.from_file(small_data / "emd5925_frag/emd5925.mrc.gz")
+    return SideChainEvidence(native.topology, real, 3.64)
 
 
 @pytest.fixture(scope="module")

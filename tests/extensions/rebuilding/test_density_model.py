@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from openmm_density import DensityFit, DensityMap
 from openmm_density.extensions.rebuilding.density_model import DensityModel
 from openmm_density.extensions.rebuilding.molecule import Molecule
-from openmm_density.models import Model, read_model
+from openmm_density.models import Model
 
 RESOLUTION, STRENGTH = 3.0, 60.0
-
-
-@pytest.fixture(scope="module")
-def native(small_data: Path) -> Model:
-    return read_model(small_data / "emd5925_frag/5925_native.pdb")
 
 
 @pytest.fixture(scope="module")

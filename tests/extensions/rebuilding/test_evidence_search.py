@@ -5,12 +5,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from openmm_density import DensityMap
 from openmm_density.extensions.rebuilding import evidence_search
 from openmm_density.extensions.rebuilding.evidence_search import (
     SHIFTS,
@@ -23,26 +21,13 @@ from openmm_density.extensions.rebuilding.molecule import Molecule
 from openmm_density.extensions.rebuilding.register_search import RegisterSearch, Stretch
 from openmm_density.extensions.rebuilding.side_chain_evidence import SideChainEvidence
 from openmm_density.extensions.rebuilding.stretch_trial import TrialTools
-from openmm_density.models import Model, read_model
+from openmm_density.models import Model
 
 from .searched import Going, StillPlace
-
-RESOLUTION = 3.64
 
 
 class Stopped:
     requested = True
-
-
-@pytest.fixture(scope="module")
-def native(small_data: Path) -> Model:
-    return read_model(small_data / "emd5925_frag/5925_native.pdb")
-
-
-@pytest.fixture(scope="module")
-def evidence(native: Model, small_data: Path) -> SideChainEvidence:
-    real = DensityMap.from_file(small_data / "emd5925_frag/emd5925.mrc.gz")
-    return SideChainEvidence(native.topology, real, RESOLUTION)
 
 
 def test_gains_are_against_the_own_place() -> None:

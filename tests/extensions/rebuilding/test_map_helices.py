@@ -17,13 +17,8 @@ from openmm_density.extensions.rebuilding.helix_fragments import (
 )
 from openmm_density.extensions.rebuilding.map_helices import SHORTEST, MapHelix, helices_along
 from openmm_density.extensions.rebuilding.side_chain_evidence import backbone_atoms
-from openmm_density.models import Model, read_model
+from openmm_density.models import Model
 from openmm_density.models.chemistry.backbone import atoms_by_name
-
-
-@pytest.fixture(scope="module")
-def native(small_data: Path) -> Model:
-    return read_model(small_data / "emd5925_frag/5925_native.pdb")
 
 
 @pytest.fixture(scope="module")

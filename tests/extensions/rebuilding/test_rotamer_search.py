@@ -23,11 +23,6 @@ STRENGTH = 60.0
 
 
 @pytest.fixture(scope="module")
-def native(small_data: Path) -> Model:
-    return read_model(small_data / "emd5925_frag/5925_native.pdb")
-
-
-@pytest.fixture(scope="module")
 def density(native: Model) -> DensityFit:
     simulated = DensityMap.simulate(native.topology, native.positions, RESOLUTION, 1.0, noise=0.1, seed=1)
     return DensityFit(simulated, native.topology, RESOLUTION, weights="number", positions=native.positions)

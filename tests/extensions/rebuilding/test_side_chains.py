@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
-import pytest
 
 from openmm_density.extensions.rebuilding.molecule import Molecule
 from openmm_density.extensions.rebuilding.side_chains import SideChain, turning_side_chain, whole_side_chain
-from openmm_density.models import Model, read_model
+from openmm_density.models import Model
 
 from ...restraints.single_forces import turned_about
-
-
-@pytest.fixture(scope="module")
-def native(small_data: Path) -> Model:
-    return read_model(small_data / "emd5925_frag/5925_native.pdb")
 
 
 def first_side_chain(native: Model, name: str) -> tuple[SideChain, dict[str, int]]:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from openmm_density import DensityMap
 from openmm_density.extensions.rebuilding import thread_search
 from openmm_density.extensions.rebuilding.evidence_search import LEAST_GAIN
 from openmm_density.extensions.rebuilding.helix_threading import proposed_threads
@@ -19,11 +17,9 @@ from openmm_density.extensions.rebuilding.side_chain_evidence import SideChainEv
 from openmm_density.extensions.rebuilding.stretch_trial import TrialTools
 from openmm_density.extensions.rebuilding.thread_search import ThreadSearch, least_gain
 from openmm_density.extensions.rebuilding.threaded_model import ThreadBuilder
-from openmm_density.models import Model, read_model
+from openmm_density.models import Model
 
 from .searched import Going, StillPlace
-
-RESOLUTION = 3.64
 
 
 class Weighed:
@@ -50,11 +46,6 @@ class NoAnnealing:
 
 
 @pytest.fixture(scope="module")
-def native(small_data: Path) -> Model:
-    return read_model(small_data / "emd5925_frag/5925_native.pdb")
-
-
-@pytest.fixture(scope="module")
 def registers(native: Model) -> RegisterSearch:
     return RegisterSearch(native.topology)
 
@@ -63,12 +54,6 @@ def registers(native: Model) -> RegisterSearch:
 def chain(registers: RegisterSearch) -> np.ndarray:
     (found,) = registers.chains
     return found
-
-
-@pytest.fixture(scope="module")
-def evidence(native: Model, small_data: Path) -> SideChainEvidence:
-    real = DensityMap.from_file(small_data / "emd5925_frag/emd5925.mrc.gz")
-    return SideChainEvidence(native.topology, real, RESOLUTION)
 
 
 @pytest.fixture(scope="module")
