@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..base.atomic_files import read_file, write_text
+from ..base.atomic_files import write_text
+from ..base.digests import check_unchanged, digest_of
 from ..base.errors import InputError
 from ..fitting.half_maps import StrengthScan
 from ..fitting.placement import Placement
@@ -111,7 +111,7 @@ def write_command(
         paths = options[name] if isinstance(options[name], list) else [options[name]]
         absolute = [None if path is None else str(Path(path).resolve()) for path in paths]
         options[name] = absolute if isinstance(options[name], list) else absolute[0]
-    digests = {path: _digest(path) for path in [*_paths(options, files), *map(str, others)]}
+    digests = {path: digest_of(path) for path in [*_paths(options, files), *map(str, others)]}
     write_text(folder / COMMAND, json.dumps({"options": options, "sha256": digests}, indent=2) + "\n")
 
 
@@ -131,13 +131,7 @@ def read_command(
             source=folder / COMMAND,
             remedy="start the fit again",
         ) from None
-    for path, digest in digests.items():
-        if _digest(path) != digest:
-            raise InputError(
-                "it has changed since the fit began, so that it cannot be resumed",
-                source=path,
-                remedy="start the fit again",
-            )
+    check_unchanged(digests)
     for path in [*paths, *map(str, others(options))]:
         if path not in digests:
             raise InputError(
@@ -154,14 +148,3 @@ def _paths(options: Mapping[str, Any], files: Sequence[str]) -> list[str]:
     if not all(path is None or isinstance(path, str) for path in paths):
         raise TypeError("a path is text")
     return [path for path in paths if path is not None]
-
-
-def _digest(path: str) -> str:
-    try:
-        return hashlib.sha256(read_file(path)).hexdigest()
-    except (OSError, ValueError) as error:  # a ValueError where the path holds a zero
-        raise InputError(
-            f"the fit needs it, and it cannot be read ({getattr(error, 'strerror', None) or error})",
-            source=path,
-            remedy="put it back",
-        ) from None

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shlex
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from ...base.atomic_files import read_file, write_text
+from ...base.atomic_files import write_text
+from ...base.digests import digest_of
 from ...base.errors import InputError, as_argument
 from ...fitting.locks import FolderInUse, FolderLock
 from ...report.results import (
@@ -162,16 +163,13 @@ def _by_option(words: Sequence[str]) -> list[list[str]]:
 
 
 def _digest(path: str) -> str:
-    try:
+    with suppress(OSError):
         status = os.stat(path)
         return _digest_of(path, status.st_mtime_ns, status.st_size)
-    except OSError as error:
-        raise InputError(
-            f"it cannot be read ({error.strerror})", source=path, remedy="check its path"
-        ) from None
+    return digest_of(path)
 
 
 @lru_cache(maxsize=1024)
 def _digest_of(path: str, modified: int, size: int) -> str:
     """Return the digest of a file, read once for all jobs of one process as long as it does not change."""
-    return hashlib.sha256(read_file(path)).hexdigest()
+    return digest_of(path)

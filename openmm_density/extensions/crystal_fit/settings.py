@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from ...base.atomic_files import read_file, write_text
+from ...base.atomic_files import write_text
+from ...base.digests import check_unchanged, digest_of
 from ...base.errors import InputError, as_argument
 from ...base.wording import one_line
 from ...fitting.protocols import Protocol, read_protocol
@@ -79,7 +79,7 @@ class CrystalSettings:
     def write(self, folder: Path) -> None:
         """Write the settings into a folder."""
         plain = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "protocol"}
-        plain["sha256"] = {path: _digest(path) for path in (self.model, self.data)}
+        plain["sha256"] = {path: digest_of(path) for path in (self.model, self.data)}
         try:
             text = json.dumps(plain, indent=2)
         except TypeError as error:
@@ -107,22 +107,5 @@ class CrystalSettings:
                 source=path,
                 remedy="start the fit again",
             ) from None
-        for file in (settings.model, settings.data):
-            if digests.get(file) != _digest(file):
-                raise InputError(
-                    "it has changed since the fit began, so that it cannot be resumed",
-                    source=file,
-                    remedy="start the fit again",
-                )
+        check_unchanged({file: digests.get(file) for file in (settings.model, settings.data)})
         return settings
-
-
-def _digest(path: str) -> str:
-    try:
-        return hashlib.sha256(read_file(path)).hexdigest()
-    except OSError as error:
-        raise InputError(
-            f"the fit needs it, and it cannot be read ({error.strerror or one_line(error)})",
-            source=path,
-            remedy="put it back",
-        ) from None

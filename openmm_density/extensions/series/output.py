@@ -1,4 +1,4 @@
-"""What a series leaves in its folder beside the fits: trajectory, models, tables, picture and page."""
+"""What a series leaves in its folder beside the fits: trajectory, models, tables and page."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from ...report.summary import versions
 from .frame_fit import faults
 from .result import SeriesResult, fit_doubts, fit_notes, frame_values
 
-CSV, JSON, DCD, CIF, PDB, PICTURE, PAGE = (
-    f"series.{suffix}" for suffix in ("csv", "json", "dcd", "cif", "pdb", "png", "html")
+CSV, JSON, DCD, CIF, PDB, PAGE = (
+    f"series.{suffix}" for suffix in ("csv", "json", "dcd", "cif", "pdb", "html")
 )
-SERIES_FILES = (CSV, JSON, DCD, CIF, PDB, PICTURE, PAGE)
+SERIES_FILES = (CSV, JSON, DCD, CIF, PDB, PAGE)
 
 UNITS = {
     "rmsd_to_previous": "Å, of Cα or C1', superposed",
@@ -47,15 +47,13 @@ def write_series(
     write_text(folder / CSV, _as_csv(rows))
     summary = series_summary(result, rows, seconds, command)
     try:
-        # What they take is loaded at the end.
+        # What it takes is loaded at the end.
         from ...report.page import write_page
         from .page import series_page
-        from .picture import draw_series
 
-        draw_series(folder / PICTURE, result, rows)
         write_page(folder / PAGE, series_page(folder, result, rows, command))
     except Exception as error:  # all other results are there
-        summary["notes"].append(f"{PICTURE} and {PAGE} were not both written ({one_line(error)}).")
+        summary["notes"].append(f"{PAGE} was not written ({one_line(error)}).")
     write_text(folder / JSON, json.dumps(summary, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
     return summary
 

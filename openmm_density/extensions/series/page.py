@@ -19,7 +19,7 @@ from ...report.surfaces import MOST_VOXELS, surfaces_of
 from .internal_coordinates import InternalCoordinate
 from .result import SeriesResult, fit_doubts, fit_notes
 
-_PICTURE, _TRAJECTORY = "series.png", "series.dcd"
+_TRAJECTORY = "series.dcd"
 MAPS_VOXELS = 2_500_000
 """Of all volumes together; each takes a byte and a third of the page."""
 FRAMES_PER_SECOND = 3
@@ -29,7 +29,6 @@ def series_page(
     folder: Path, result: SeriesResult, rows: Sequence[Mapping[str, Any]], command: str | None = None
 ) -> Page:
     """Return the page."""
-    picture = folder / _PICTURE
     models = _shown_models(result)
     residues = _mean_residues(result)
     first, last = rows[0], rows[-1]
@@ -52,7 +51,6 @@ def series_page(
             "structures": _with_film(drawn_models(models, residues, folder / _TRAJECTORY), rows),
             "surfaces": _surfaces(result, models),
         },
-        picture.read_bytes() if picture.is_file() else None,
     )
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ...base.atomic_files import read_file, write_text
+from ...base.atomic_files import write_text
+from ...base.digests import digest_of
 from ...base.errors import InputError, as_argument
 from ...fitting.placement import Placement
 from ...fitting.protocols import Protocol, read_protocol
@@ -68,7 +68,7 @@ class SeriesSettings:
     def _as_dict(self) -> dict[str, Any]:
         plain = {name: value for name, value in vars(self).items() if name != "protocols"}
         plain["protocols"] = {name: protocol.as_dict() for name, protocol in self.protocols.items()}
-        plain["sha256"] = {path: _digest(path) for path in (self.model, *self.maps, *self.free_maps)}
+        plain["sha256"] = {path: digest_of(path) for path in (self.model, *self.maps, *self.free_maps)}
         try:
             return json.loads(json.dumps(plain))
         except TypeError as error:
@@ -147,7 +147,3 @@ def _recorded(path: Path) -> dict[str, Any]:
             remedy=f"choose another folder, or pass {as_argument('overwrite', True)}",
         )
     return found
-
-
-def _digest(path: str) -> str:
-    return hashlib.sha256(read_file(path)).hexdigest()
