@@ -8,7 +8,7 @@ from scipy.spatial.transform import Rotation
 
 from openmm_density import DensityMap
 from openmm_density.models.assembly import copied_topology
-from openmm_density.report.fit_page.contents import assembly_card, shown_copies
+from openmm_density.report.fit_page.contents import shown_copies
 from openmm_density.report.shown_model import ShownModel
 from openmm_density.report.structures import drawn_models
 from openmm_density.report.surfaces import surfaces
@@ -70,9 +70,3 @@ def test_the_map_is_shown_around_copies_where_it_stays_fine(unit, summary):
     # What is not in the unit's model is no difference where the copies are.
     alone, among = (surfaces(density_map, models, 4.0).difference for models in ([unit], [unit, copies]))
     assert alone is not None and among is not None
-
-
-def test_the_correlation_of_all_copies_is_beside_that_of_the_unit(summary):
-    card = assembly_card(summary)
-    assert (card.name, card.value) == ("Correlation of all 3 copies", "0.813")
-    assert assembly_card({"assembly": None}) is None

@@ -8,16 +8,12 @@ from types import SimpleNamespace
 
 import gemmi
 import numpy as np
-import pytest
 
 from openmm_density import DensityMap, SymmetryOperators
-from openmm_density.cli.outcome import print_outcome
-from openmm_density.fitting.agreement import model_agreement
 from openmm_density.models import Model, prepare, read_model
 from openmm_density.models.chemistry.planes import PlaneSet
 from openmm_density.report.contacts import contact_doubts, contact_report
 from openmm_density.report.local_geometry import worse_doubts, worse_of_models
-from openmm_density.report.summary import summarize
 
 from ..small_models import hetatm, written
 
@@ -90,16 +86,3 @@ def test_a_contact_that_is_no_bond_is_doubted_and_not_written(small_data: Path, 
     assert "A LIG 501 C3 - A LIG 502 C1 (1.53 to 2.42 Å, usual 0.00 to 1.66)" in doubt.sentence
     assert "moved apart" in doubt.sentence
     assert [place.members for place in doubt.places] == [("A LIG 501 C3", "A LIG 502 C1")]
-
-
-def test_the_table_has_a_line_for_mates_of_a_crystal_only(
-    fitted, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    summary = summarize(*fitted, model_agreement(*fitted), "model", "map")
-    assert summary["mate_contacts_final"] is None and summary["short_contacts"] == []
-    print_outcome(summary, tmp_path)
-    assert "symmetry mates" not in capsys.readouterr().out
-    counts = {f"mate_contacts_{stage}": n for n, stage in enumerate(("initial", "relaxed", "final"), 1)}
-    print_outcome(summary | counts, tmp_path)
-    (line,) = [line for line in capsys.readouterr().out.splitlines() if "symmetry mates" in line]
-    assert line.split()[4:] == ["1", "2", "3", "–"]

@@ -27,7 +27,7 @@ from openmm_density.restraints import find_violations
 from openmm_density.validation.stretches import DoubtfulStretch
 
 from ..fitting import damaged_models
-from ..small_models import ADK_OPEN, hetatm, written
+from ..small_models import hetatm, written
 
 
 def summarized(fit, result, scan=None):
@@ -113,18 +113,6 @@ def test_an_atom_with_another_element_than_its_file_gives_it_is_doubted(tmp_path
     (doubt,) = doubts.worse_doubts(each.as_dict() for each in found)
     assert doubt.kind == "elements"
     assert "A UNX 1 UNK (X to U), A LIG 3 C1 (C to N): correct" in doubt.sentence
-
-
-def test_elements_that_a_reader_guessed_from_names_are_not_doubted(tmp_path):
-    """A file without a column of elements whose names begin too far left: CA is no calcium."""
-    lines = [
-        f"{line[:12]}{line[12:16].strip():4}{line[16:66]}"
-        for line in ADK_OPEN.read_text().splitlines()
-        if line.startswith("ATOM") and int(line[22:26]) < 20
-    ]
-    model = read_model(written(tmp_path / "left.pdb", lines))
-    assert {atom.element.symbol for atom in model.topology.atoms()} == {"C", "N", "O", "S"}
-    assert changed_elements(model) == []
 
 
 def test_turned_centres_and_peptides_are_doubted(fitted):

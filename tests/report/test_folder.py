@@ -11,9 +11,7 @@ import pytest
 
 from openmm_density.base.errors import InputError
 from openmm_density.cli import main
-from openmm_density.fitting import RunFolder
 from openmm_density.fitting.flexible_fit import FlexibleFit
-from openmm_density.fitting.locks import FolderLock
 from openmm_density.models import read_model
 from openmm_density.report import OutputFolder
 from openmm_density.validation.correlation import residue_correlations
@@ -123,60 +121,6 @@ def test_units_are_of_keys_that_are_there(summary):
         # Of ligands with a learned potential.
         *("strain", "disagreement_worst", "disagreement_bound"),
     }
-
-
-def test_a_folder_of_states_serves_one_fit_at_a_time(fitted, tmp_path):
-    with FolderLock(tmp_path), pytest.raises(InputError, match="a fit is running in it"):
-        fitted[0].run(RunFolder(tmp_path))
-
-
-class Stopped:
-    """A request to stop that comes after so many looks."""
-
-    def __init__(self, looks):
-        self.looks = looks
-
-    @property
-    def requested(self):
-        self.looks -= 1
-        return self.looks < 0
-
-
-@pytest.mark.parametrize("interrupted", [False, True])
-@pytest.mark.parametrize("looks", [0, 1, 3])
-def test_pictures_come_last_and_are_left_out_after_a_signal(
-    fitted, tmp_path, monkeypatch, looks, interrupted
-):
-    fit, result = fitted
-    drawn = []
-
-    def draw(path, *_):
-        assert all((path.parent / name).exists() for name in ("fitted.cif", "fitted.pdb", "log.csv"))
-        summary = json.loads((path.parent / "summary.json").read_text())
-        assert summary["interrupted"] is interrupted
-        # What takes long and says nothing of a model on its way.
-        assert (summary["map_checks"]["final"] is None) is interrupted
-        path.write_text("new")
-        drawn.append(path.name)
-
-    for name in ("plot_residues", "plot_overview", "plot_progress"):
-        monkeypatch.setattr(f"openmm_density.report.plots.{name}", draw)
-    folder = OutputFolder(tmp_path / "out")
-    (folder.run.path / "state.npz").touch()
-    for name in PICTURES:
-        (folder.path / name).write_text("of an earlier fit")
-    folder.write(
-        fit, replace(result, interrupted=interrupted), "model", "map", None, Stopped(looks + (looks > 0))
-    )
-    # The first look is before the map of viewers.
-    assert len(drawn) == looks
-    assert {path.name for path in folder.path.glob("*.png")} == set(drawn)
-    assert all((folder.path / name).read_text() == "new" for name in drawn)
-    # Without them the fit can go on, to draw them.
-    assert folder.run.holds_a_state is (interrupted or looks < 3)
-
-
-PICTURES = ("overview.png", "progress.png", "residues.png")
 
 
 def test_what_a_killed_fit_left_goes_at_the_next_start(tmp_path):

@@ -25,7 +25,7 @@ from openmm_density.base.page_blocks import (
     Table,
     Text,
 )
-from openmm_density.report.page import SCRIPTS, embedded_json, page_text, write_page
+from openmm_density.report.page import SCRIPTS, embedded_json, page_text
 
 WILD = "</script><script>alert('é')</script><img src=x onerror=\"alert(1)\"> & “Å” \u2028"
 
@@ -114,19 +114,6 @@ def test_only_our_scripts_may_run_and_nothing_is_loaded(read):
 def test_what_is_no_number_is_no_json(value):
     with pytest.raises(ValueError, match="JSON"):
         embedded_json([value])
-
-
-def test_it_is_written_whole_or_not_at_all(tmp_path):
-    path = tmp_path / "report.html"
-    path.write_text("an earlier one")
-    broken = page("x")
-    broken.data["residues"] = [float("nan")]
-    with pytest.raises(ValueError, match="JSON"):
-        write_page(path, broken)
-    assert path.read_text() == "an earlier one"
-    write_page(path, page("x"))
-    assert path.read_text(encoding="utf-8") == page_text(page("x"))
-    assert [each.name for each in tmp_path.iterdir()] == ["report.html"]
 
 
 def test_libraries_are_those_that_were_published():

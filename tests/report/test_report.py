@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 
 from openmm_density.base.errors import InputError
-from openmm_density.base.page_blocks import Items, Plot, Table
+from openmm_density.base.page_blocks import Items, Plot
 from openmm_density.cli import main
-from openmm_density.fitting.half_maps import StrengthScan
 from openmm_density.report import OutputFolder
 from openmm_density.report.fit_page import contents_of, fit_page, read_contents
 
@@ -207,21 +206,3 @@ def test_the_map_of_the_page_is_that_of_the_fit(fitted, page):
     places = indices @ np.array(packed["matrix"]).T + packed["origin"]
     expected = fit.density_map.value_at(places)
     assert np.abs(grid.reshape(-1) - expected).max() <= packed["step"]
-
-
-def test_half_maps_are_drawn_with_the_strengths_that_they_were_fitted_with(folder):
-    contents = read_contents(folder)
-    curve = {"frequency": [0.05, 0.1, 0.2], "correlation": [0.99, 0.7, 0.1]}
-    scan = StrengthScan(
-        [5.0, 10.0, 20.0], [0.81, 0.85, 0.9], [0.8, 0.83, 0.82], 10.0, fsc=curve, fsc_resolution=5.31, fsc_falls=True
-    )  # fmt: skip
-    page = fit_page(replace(contents, summary={**contents.summary, "half_maps": scan.as_dict()}))
-    [plot] = [block for block in blocks(page, "did-it-fit") if isinstance(block, Plot) and block.key == "fsc"]
-    assert "half maps" in plot.title and plot.figure["data"][-1]["y"] == curve["correlation"]
-    assert [line["y0"] for line in plot.figure["layout"]["shapes"]] == [0.5, 0.143]
-    [card] = [card for card in page.cards if "half maps" in card.name]
-    assert card.value.replace("\N{NO-BREAK SPACE}", " ") == "5.31 Å"
-    [table] = [
-        block for block in blocks(page, "done") if isinstance(block, Table) and "half" in block.caption
-    ]
-    assert ("10", ["0.850", "0.830", "yes"]) in table.rows

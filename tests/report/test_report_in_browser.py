@@ -164,24 +164,6 @@ def test_a_row_of_the_table_and_a_button_turn_it_too(opened, folder):
     assert opened.page.locator("#selected").inner_text() == "The whole model."
 
 
-def test_the_keyboard_turns_and_zooms(opened):
-    opened.page.locator("#stage").focus()
-    views = [opened.view()]
-    for key in ("ArrowLeft", "ArrowUp", "+", "-", "+", "0"):
-        opened.page.keyboard.press(key)
-        views.append(opened.view())
-    assert all(view != following for view, following in pairwise(views))
-
-
-@pytest.mark.parametrize("coloring", ["correlation", "q_score", "shift", "b_factor"])
-def test_models_are_coloured_by_what_is_known_of_residues(opened, coloring):
-    plain = opened.pixels()
-    opened.page.select_option("#coloring", coloring)
-    assert opened.pixels() != plain and opened.page.locator("#controls .legend").is_visible()
-    opened.page.select_option("#coloring", "model")
-    assert opened.pixels() == plain and not opened.page.locator("#controls .legend").is_visible()
-
-
 def test_the_fit_plays_as_a_film(opened):
     slider = opened.page.get_by_label("Frame of the fit")
     still = opened.pixels()
@@ -226,23 +208,6 @@ def test_on_a_phone_tables_fit_and_no_button_lies_over_a_legend(browser, folder)
     beyond = "[...document.querySelectorAll('.scroll:not(.tall)')].map((each) => each.scrollWidth - each.clientWidth)"
     assert set(opened.page.evaluate(beyond)) == {0} and opened.said == []
     opened.close()
-
-
-def test_it_prints_with_the_picture_of_the_view(opened, tmp_path):
-    printed = opened.page.pdf(path=tmp_path / "report.pdf", format="A4", print_background=True)
-    assert printed.startswith(b"%PDF") and len(printed) > 100_000
-    picture = opened.page.locator("#stage-print")
-    assert (
-        picture.get_attribute("src").startswith("data:image/png")
-        and picture.evaluate("each => each.naturalWidth") > 300
-    )
-    opened.page.emulate_media(media="print")
-    assert picture.is_visible() and not opened.page.locator("#controls").is_visible()
-    assert opened.page.locator("#stage").is_hidden()
-    # What cannot be pressed on paper is not there, but for names of residues.
-    assert not opened.page.locator(".doubts .spots").first.is_visible()
-    assert opened.page.locator(".items .spots").first.is_visible()
-    opened.page.emulate_media(media="screen")
 
 
 def test_everything_has_a_name_for_those_who_do_not_see_it(opened):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pytest
 from matplotlib.axes import Axes
 
 from openmm_density.report.plots import View, overview, plot_overview
@@ -34,19 +33,6 @@ def test_the_overview_has_the_reference_on_top_and_marks_what_is_apart(drawn, ki
     away = View("after", [trace + 1000.0], [])
     plot_overview(tmp_path / "overview.png", density_map, away, away)
     assert len(drawn) == 2
-
-
-@pytest.mark.parametrize(
-    ("labels", "expected"),
-    [
-        (["A 19", "A 17", "B 4", "A 18", "A 22"], "A 17–19, 22, B 4"),
-        (["-3", "5", "-2"], "-3–-2, 5"),
-        (["A 52A", "A 52"], "A 52–52A"),
-        (["AA 7"], "AA 7"),
-    ],
-)
-def test_names_beside_one_another_are_joined(labels, expected):
-    assert overview._joined(labels) == expected
 
 
 def test_of_a_crystal_only_what_is_near_the_models_is_shown(drawn, kinesin, tmp_path, monkeypatch):

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from matplotlib.colors import to_rgba
 
 from openmm_density.report.plots import plot_residues
 from openmm_density.report.plots.residues import WIDEST_GAP
-from openmm_density.report.plots.style import DOUBTFUL, REBUILT
-from openmm_density.validation.stretches import DoubtfulStretch, doubtful_stretches
+from openmm_density.validation.stretches import doubtful_stretches
 
 from .curves import curves
 
@@ -49,34 +47,6 @@ def test_lines_break_at_gaps_and_insertions_stand_beside_each_other(drawn, resid
     assert (np.diff(known) >= 1).all() and np.diff(known).max() == WIDEST_GAP
 
 
-def test_a_residue_by_itself_is_a_dot_and_a_ligand_of_the_reference_is_on_top(drawn, residues, tmp_path):
-    chain = [dict(row) for row in residues if row["kind"] == "polymer"][:20]
-    chain[0]["number"] = -3
-    plot_residues(tmp_path / "residues.png", [*chain, *(row for row in residues if row["kind"] == "other")])
-    correlation, _, ligands = drawn[0].axes
-    dots = [line for line in correlation.lines if line.get_marker() == "o"]
-    assert [line.get_xdata().tolist() for line in dots] == [[-3.0]] * 3
-    assert dots[-1].get_ydata() == chain[0]["correlation_final"]
-    before, after, reference = (line.get_markersize() for line in ligands.lines)
-    assert before > after > reference
-
-
-def test_what_was_rebuilt_has_a_bar_above_it(drawn, residues, tmp_path):
-    marked = [dict(row, rebuilt=row["number"] in (50, 51, 52)) for row in residues]
-    for rows, expected in ((marked, [50, 51, 52]), (residues, [])):
-        plot_residues(tmp_path / "residues.png", rows)
-        figure = drawn[-1]
-        bars = [each for each in figure.axes[0].patches if each.get_facecolor() == to_rgba(REBUILT)]
-        ticks = dict(
-            zip((t.get_text() for t in figure.axes[1].get_xticklabels()), figure.axes[1].get_xticks())
-        )
-        centres = [bar.get_x() + bar.get_width() / 2 for bar in bars]
-        assert [round(ticks["60"] - centre) for centre in centres] == [60 - number for number in expected]
-        (legend,) = figure.legends
-        labels = [text.get_text() for text in legend.get_texts()]
-        assert ("shifted or built anew" in labels) == bool(expected)
-
-
 def test_many_chains_are_strips_and_none_is_left_out(drawn, residues, tmp_path):
     chain = [row for row in residues if row["kind"] == "polymer"][:50]
     names = [f"{letter}{number}" for letter in "AB" for number in range(31)]
@@ -89,31 +59,6 @@ def test_many_chains_are_strips_and_none_is_left_out(drawn, residues, tmp_path):
     for offset, stage in enumerate(("initial", "final", "reference")):
         assert image[4 * 3 + offset, chain[7]["number"] - first] == chain[7][f"q_score_{stage}"]
     assert np.isnan(image[3::4]).all()
-
-
-def test_strips_are_marked_too(drawn, residues, tmp_path):
-    chain = [row for row in residues if row["kind"] == "polymer"][:50]
-    rows = [dict(row, chain=name, rebuilt=False) for name in "ABCDEFGH" for row in chain]
-    rows[2 * 50 + 7]["rebuilt"] = True
-    stretch = DoubtfulStretch(
-        "D", "", "", tuple(range(3 * 50 + 10, 3 * 50 + 15)), "correlation", True, 0.2, 0.5
-    )
-    plot_residues(tmp_path / "residues.png", rows, [stretch])
-    plot_residues(tmp_path / "residues.png", [dict(row, rebuilt=False) for row in rows])
-    assert not drawn[1].legends
-    for color, places, strip in ((REBUILT, [7], 2), (DOUBTFUL, [10, 11, 12, 13, 14], 3)):
-        for panel in (panel for panel in drawn[0].axes if panel.images):
-            (bars,) = (
-                bars
-                for bars in panel.collections
-                if len(bars.get_paths()) and (bars.get_facecolor() == to_rgba(color)).all()
-            )
-            centres = [path.vertices[:4].mean(axis=0) for path in bars.get_paths()]
-            assert [x for x, _ in centres] == [chain[place]["number"] for place in places]
-            ticks = panel.get_yticks()
-            assert all(abs(y - ticks[strip]) < abs(y - ticks[other]) for _, y in centres for other in (1, 4))
-    labels = [text.get_text() for text in drawn[0].legends[0].get_texts()]
-    assert labels == ["doubtful", "shifted or built anew"]
 
 
 def test_ligands_alone_and_nothing_but_water_are_drawn_too(drawn, residues, tmp_path):

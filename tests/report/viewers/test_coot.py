@@ -6,7 +6,6 @@ import ast
 import json
 import runpy
 import sys
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -117,13 +116,6 @@ def test_no_text_becomes_python(run, text):
     assert ("set_molecule_name", 0, f"map: {text}") in calls
     assert calls[-1][1]["sections"][0]["title"] == text
     assert [path.name for path in folder.parent.rglob("*")] == ["run", "fitted_coot.py"]
-
-
-def test_what_is_not_there_is_left_out(run):
-    empty = replace(scene_of(), map_file=None, doubts=(), models=scene_of().models[1:2])
-    _, calls, said = run(coot_script(empty, "1.0"), LIST_OF_1)
-    assert "handle_read_ccp4_map" not in [call[0] for call in calls] and "no doubts" in said
-    assert LIST_OF_1 not in [call[0] for call in calls]
 
 
 def test_a_coot_that_lacks_a_function_or_reads_nothing_says_so(run):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
-from types import SimpleNamespace
 
 import gemmi
 import mrcfile
@@ -16,9 +14,7 @@ from openmm_density.models import read_model
 from openmm_density.report import OutputFolder
 from openmm_density.report.shown_model import ShownModel
 from openmm_density.report.viewers import (
-    read_scene,
     restore_shown_map,
-    write_shown_files,
     write_viewer_scripts,
 )
 from openmm_density.report.viewers.shown_files import on_whole_steps
@@ -101,34 +97,6 @@ def test_scripts_name_what_is_in_the_folder_and_where_it_moves_does_not_matter(w
     assert opened == ["fitted_map.mrc", "fitted_before.pdb", "fitted.pdb", "fitted_reference.pdb"]
     assert all((folder / name).is_file() for name in opened)
     assert f" level {summary['contour_level']:.6g} " in texts["fitted.cxc"]
-
-
-def test_a_model_that_was_kept_as_it_was_is_called_so(written):
-    folder, summary = written
-    (folder / "after.pdb").write_text("END\n")
-    try:
-        scene = read_scene(folder, {**summary, "kept": "before"})
-    finally:
-        (folder / "after.pdb").unlink()
-    titles = {model.role: model.title for model in scene.models}
-    assert "as it was" in titles["fitted"] and "not kept" in titles["after"]
-
-
-def test_what_cannot_be_shown_is_not_there(fitted, tmp_path):
-    fit, result = fitted
-    for name in ("fitted_reference.pdb", "fitted_map.mrc"):
-        (tmp_path / name).write_text("of an earlier fit")
-    away = replace(fit.density_map, origin=fit.density_map.origin + 500)
-    write_shown_files(tmp_path, SimpleNamespace(reference=None, density_map=away), result)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["fitted_before.pdb"]
-
-
-def test_whoever_waits_for_the_end_of_a_fit_does_not_wait_for_the_map(fitted, tmp_path):
-    (tmp_path / "fitted_map.mrc").write_text("of an earlier fit")
-    write_shown_files(tmp_path, *fitted, SimpleNamespace(requested=True))
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["fitted_before.pdb", "fitted_reference.pdb"]
-    write_shown_files(tmp_path, *fitted, SimpleNamespace(requested=False))
-    assert (tmp_path / "fitted_map.mrc").stat().st_size > 1024
 
 
 def test_a_map_that_a_stopped_fit_left_out_is_written_with_its_report(fitted, written, tmp_path):
