@@ -1,11 +1,14 @@
-"""Processes that call what comes through a pipe: interpreters that import nothing of the program around the fit."""
+"""Processes that call what comes through a pipe: of an interpreter that imports nothing of the program around the fit."""
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import pickle
 import re
+import signal
+import subprocess
 import sys
 import threading
 import weakref
@@ -16,7 +19,7 @@ from importlib import import_module
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
-from queue import SimpleQueue
+from queue import LifoQueue
 from typing import Any
 
 from ..base.program_process import begin_program
@@ -78,22 +81,19 @@ def _named(number: int) -> SharedArgument:
 class WorkerProcess:
     """A process that calls functions.
 
-    `*modules`: what it imports before it says that it is ready. Attributes: `kept`: the numbers of the shared arguments
-    that it was sent. `is_ready`: whether it has been heard. Until then sending would wait for it. Raises OSError where
-    no more processes are allowed.
+    Attributes: `kept`: the numbers of the shared arguments that it was sent; `pid`: its own, once it has said that it is
+    ready. Until then sending would wait for it.
     """
 
-    def __init__(self, *modules: str) -> None:
-        self.connection, theirs = Pipe()
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
         self.kept: set[int] = set()
-        self.is_ready = False
-        descriptor = theirs.fileno()
-        try:
-            self.process = begin_program(
-                __name__, [str(descriptor), *modules], _ONE_THREAD, pass_fds=[descriptor]
-            )
-        finally:
-            theirs.close()
+        self.pid: int | None = None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it has been heard."""
+        return self.pid is not None
 
     def send(self, function: Callable[..., Any], *arguments: Any) -> None:
         """Have it call a function, after it was sent what it does not have of shared arguments."""
@@ -110,16 +110,26 @@ class WorkerProcess:
             self.kept.remove(number)
 
     def answer(self) -> Any:
-        """Return whether a function returned, and what, or the error in words; None once, when it is ready."""
+        """Return whether a function returned, and what, or the error in words; its number once, when it is ready."""
         found = self.connection.recv()
-        self.is_ready = True
+        self.pid = self.pid or found
         return found
 
-    def kill(self) -> None:
-        """End the process at once."""
-        self.process.kill()
-        self.process.wait()
-        self.connection.close()
+
+def begin_workers(count: int, *modules: str) -> tuple[subprocess.Popen[Any], list[WorkerProcess]]:
+    """Start a program that imports modules, and is then so many processes, which share the memory of what was imported.
+
+    The program leads the group of its processes, by which they end. Raises OSError where no more processes are allowed.
+    """
+    pipes = [Pipe() for _ in range(count)]
+    descriptors = [theirs.fileno() for _, theirs in pipes]
+    words = [str(count), *map(str, descriptors), *modules]
+    try:
+        program = begin_program(__name__, words, _ONE_THREAD, pass_fds=descriptors)
+    finally:
+        for _, theirs in pipes:
+            theirs.close()
+    return program, [WorkerProcess(ours) for ours, _ in pipes]
 
 
 class NoAnswer(Exception):
@@ -129,22 +139,23 @@ class NoAnswer(Exception):
 class WorkerPool:
     """Processes that call functions, each one after the other; what one that ends was doing is done by another.
 
-    `count`: how many, fewer where no more are allowed; `*modules`: see `WorkerProcess`. Attributes: `workers`, those that
+    `count`: how many, none where no more are allowed; `*modules`: see `begin_workers`. Attributes: `workers`, those that
     were started; `has_begun`: whether any of them could load what it needs.
     """
 
     def __init__(self, count: int, *modules: str) -> None:
-        self.workers: list[WorkerProcess] = []
+        program, self.workers = None, list[WorkerProcess]()
         self.has_begun = False
         with suppress(OSError):  # no more processes are allowed here
-            self.workers += (WorkerProcess(*modules) for _ in range(count))
-        self._idle: SimpleQueue[WorkerProcess | None] = SimpleQueue()
+            program, self.workers = begin_workers(count, *modules)
+        # The one that worked last comes first: it has most of what is shared, and those that are not needed have none of it.
+        self._idle: LifoQueue[WorkerProcess | None] = LifoQueue()
         for each in self.workers:
             self._idle.put(each)
         self._left, self._forgotten = len(self.workers), set[int]()
         # Each waits for one process.
         self._threads = ThreadPoolExecutor(max(len(self.workers), 1))
-        self._ended = weakref.finalize(self, _end, self._threads, self.workers)
+        self._ended = weakref.finalize(self, _end, self._threads, program, self.workers)
 
     def begin(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
         """Call a function in a process as soon as one is idle; the future raises NoAnswer where it does not return."""
@@ -170,7 +181,6 @@ class WorkerPool:
                 worker.send(function, *arguments)
                 returned, found = worker.answer()
             except (EOFError, OSError):  # it has ended, as by want of memory
-                worker.process.kill()
                 with _PACKING:
                     self._left -= 1
                     if self._left:
@@ -187,23 +197,35 @@ class WorkerPool:
         raise NoAnswer("the processes ended, as where memory runs out: use fewer threads")
 
 
-def _end(threads: ThreadPoolExecutor, workers: Sequence[WorkerProcess]) -> None:
+def _end(
+    threads: ThreadPoolExecutor, program: subprocess.Popen[Any] | None, workers: Sequence[WorkerProcess]
+) -> None:
     threads.shutdown(wait=False, cancel_futures=True)
-    # Side by side, as the system takes a while to free the memory of each.
+    if program is not None:
+        with suppress(ProcessLookupError):  # it has not come to lead a group
+            os.killpg(program.pid, signal.SIGKILL)
+        program.kill()
+        program.wait()
     for each in workers:
-        each.process.kill()
-    for each in workers:
-        each.kill()
+        each.connection.close()
 
 
 def main() -> None:
-    """Run the program: its arguments are the number of its end of the pipe, and what it imports."""
-    connection = Connection(int(sys.argv[1]))
-    for name in sys.argv[2:]:
+    """Run the program: its arguments are the number of processes, those of their ends of pipes, and what they import."""
+    count, *words = sys.argv[1:]
+    descriptors, modules = [int(word) for word in words[: int(count)]], words[int(count) :]
+    for name in modules:
         import_module(name)
+    gc.freeze()  # or the collector would write to the memory that is shared
+    with suppress(OSError):  # no more processes are allowed: the others do what there is to do
+        while len(descriptors) > 1 and os.fork():
+            os.close(descriptors.pop(0))
+    connection = Connection(descriptors.pop(0))
+    for each in descriptors:
+        os.close(each)
     # The other end is closed when the fit has ended, however it did.
     with suppress(EOFError, OSError):
-        connection.send(None)
+        connection.send(os.getpid())
         _serve(connection)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import time
 from types import SimpleNamespace
 
@@ -131,7 +132,7 @@ def test_what_a_process_cannot_do_is_done_here(processes, parts):
 
 def test_where_a_process_ends_all_is_done_here():
     beside_it = HelperProcesses(1)
-    beside_it._pool.workers[0].process.kill()
+    os.kill(beside_it._pool.workers[0].answer(), signal.SIGKILL)
     assert [beside_it.begin(os.getpid).result() for _ in range(2)] == [os.getpid()] * 2
     left = beside_it.begin(time.sleep, 0.0)
     beside_it.end()

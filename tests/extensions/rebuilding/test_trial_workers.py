@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -109,15 +111,12 @@ def test_processes_find_bit_for_bit_what_one_alone_finds(
 def test_a_process_that_is_lost_is_not_missed(
     search: Search, workers: TrialWorkers, alone: list[StretchTrial]
 ) -> None:
-    lost = workers._pool.workers[0].process
-    lost.kill()
-    lost.wait()
+    lost, other = (worker.pid or worker.answer() for worker in workers._pool.workers)
+    os.kill(lost, signal.SIGKILL)
     done, trials = search.run(workers)
     assert done
     assert_same(trials, alone)
-    for worker in workers._pool.workers:
-        worker.process.kill()
-        worker.process.wait()
+    os.kill(other, signal.SIGKILL)
     with pytest.raises(SimulationError, match="use fewer threads"):
         search.run(workers)
     # The next search has new ones.
@@ -135,10 +134,10 @@ def test_a_request_to_stop_ends_processes_in_the_middle(search: Search) -> None:
 
     with TrialWorkers(2) as workers:
         workers.start()
-        processes = [worker.process for worker in workers._pool.workers]
+        connections = [worker.connection for worker in workers._pool.workers]
         done, trials = search.run(workers, Soon())
         assert not done
-        assert all(process.poll() is not None for process in processes)
+        assert all(connection.closed for connection in connections)
     assert [trial.gain for trial in trials] == [0.0, 0.0]
     done, _ = search.run(TrialWorkers(1), Soon())
     assert not done
