@@ -71,19 +71,14 @@ def check_pressures(protocol: Protocol, solvent: str) -> None:
         )
 
 
-def check_exchange(protocol: Protocol, solvent: str) -> None:
-    """Refuse replicas in water: each would need a box of its own; and stages that no extension drives."""
+def check_driven(protocol: Protocol) -> None:
+    """Refuse stages with replicas where no extension drives them."""
     if any(stage.exchange for stage in protocol.stages) and not any(
         "exchange" in e.drives for e in extensions()
     ):
         raise InputError(
             "replicas exchange by an extension of openmm-density that is not installed",
             remedy=f"install it, or take another {as_argument('protocol')}",
-        )
-    if solvent == "water" and any(stage.exchange for stage in protocol.stages):
-        raise InputError(
-            "replicas exchange without water around them",
-            remedy=f"give {as_argument('solvent', 'gbn2')} or none, or another {as_argument('protocol')}",
         )
 
 

@@ -193,8 +193,6 @@ class FitResult:
     force_backend : str
     simulated : Simulated, optional
         What the simulation made of the model, where that was better before.
-    exchange : list of dict
-        Of each stage whose replicas exchanged, what became of them.
     ligands : list of dict
         Of each ligand with a learned potential how well that knew it, see
         `openmm_density.fitting.ligand_watch.WatchedLigand`.
@@ -236,7 +234,6 @@ class FitResult:
     wall_seconds: float
     force_backend: str
     simulated: Simulated | None = None
-    exchange: list[dict[str, Any]] = field(default_factory=list)
     ligands: list[dict[str, Any]] = field(default_factory=list)
     ms_by_force: dict[str, float] | None = None
     written: Written | None = None

@@ -225,7 +225,6 @@ class FitRun:
             rows=[*state.rows, last],
             stages=state.ended,
             blow_ups=state.blow_ups,
-            exchange=state.exchange,
             ligands=state.ligands,
             interrupted=interrupted,
             steps=state.step,

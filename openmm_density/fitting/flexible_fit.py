@@ -30,7 +30,7 @@ from ..validation.model_report import map_report
 from .checkpoints import RunFolder
 from .checks import (
     check_arguments,
-    check_exchange,
+    check_driven,
     check_mates,
     check_pressures,
     check_resolutions,
@@ -449,6 +449,6 @@ def _adapted(
     if solvent == "water":
         protocol = protocol.in_water()
     check_pressures(protocol, solvent)
-    check_exchange(protocol, solvent)
+    check_driven(protocol)
     check_resolutions(protocol, fit_map)
     return protocol

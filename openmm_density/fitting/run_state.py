@@ -20,8 +20,7 @@ class RunState:
     velocities: np.ndarray
     relaxed: np.ndarray  # (N, 3), the start, minimised without density, in nm
     box: np.ndarray | None = None  # (3, 3), periodic box vectors in nm
-    # `replica_positions`, `replica_velocities` (R, N, 3) of the replicas on each rung, in nm and nm/ps, while a stage
-    # lets replicas exchange.
+    # `replica_positions`, `replica_velocities` (R, N, 3) in nm and nm/ps, while a driver steps several copies.
     replica_positions: np.ndarray | None = None
     replica_velocities: np.ndarray | None = None
     step: int = 0  # `step`, `stage`, `stage_step`: steps done in all, the stage, and steps done in it.
@@ -38,14 +37,10 @@ class RunState:
     plateau: Plateau = field(default_factory=Plateau)  # Of the stage in progress
     ended: list[dict[str, Any]] = field(default_factory=list)  # What became of the stages that are over
     blow_ups: list[str] = field(default_factory=list)  # A sentence on each
-    # What became of the replicas of each stage that lets them exchange; of the stage in progress, so far
-    exchange: list[dict[str, Any]] = field(default_factory=list)
     # What is known of ligands with a learned potential, see `openmm_density.fitting.ligand_watch.WatchedLigand`
     ligands: list[dict[str, Any]] = field(default_factory=list)
     # How often the time step was halved for the stage in progress, and from the second time on the strength
     caution: int = 0
-    # How often the lowest strength of replicas was raised for it, as one had left its density
-    ladder_raises: int = 0
     # Whether what came after it blew up, so that the next segment begins with a careful minimisation and small steps
     rolled_back: bool = False
     seconds: float = 0.0  # Spent stepping
@@ -67,7 +62,6 @@ class RunState:
             plateau=replace(self.plateau, similarities=[*self.plateau.similarities]),
             ended=[*self.ended],
             blow_ups=[*self.blow_ups],
-            exchange=[*self.exchange],
             ligands=[*self.ligands],
             rows=[*self.rows],
             found={**self.found},

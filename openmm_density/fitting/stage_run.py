@@ -126,7 +126,7 @@ class StageRun:
             state.ended.append(running.outcome(state, converged))
             state.stage, state.stage_step, state.plateau = state.stage + 1, 0, Plateau()
             # What blew up is over: the way there, or a search's strain, of which the next stage knows nothing.
-            state.caution = state.ladder_raises = 0
+            state.caution = 0
         return state
 
     def rolled_back(self, state: RunState, folder: RunFolder | None, error: Unstable) -> RunState:

@@ -28,9 +28,7 @@ PLAIN = "plain"
 
 _ARRAYS = ("positions", "velocities", "relaxed", "box", "replica_positions", "replica_velocities")
 _REPLICAS = _ARRAYS[4:]
-_FORMAT = 2
-# What stood beside what extensions found, before an extension noted it.
-_NOW_FOUND = {"rebuilding"}
+_FORMAT = 3
 # What numpy writes before an array of two dimensions is 128 bytes.
 _LONGEST_HEADER = 256
 
@@ -70,8 +68,6 @@ def read_state(path: str | os.PathLike[str]) -> RunState:
             raise DamagedState(f"{name} has the shape {array.shape}, not {shape}")
         if not np.isfinite(array).all():
             raise DamagedState(f"{name} has values that are not numbers")
-    for name in _NOW_FOUND & plain.keys():
-        plain.setdefault("found", {})[name] = plain.pop(name)
     if "adaptive" in plain:
         plain["adaptive"] = _restored(AdaptiveStrength, plain["adaptive"])
     if "plateau" in plain:

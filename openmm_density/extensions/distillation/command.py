@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
         raise InputError(
             "must be 1 or more", argument="rounds", found=options.rounds, remedy="give 1 or more"
         )
-    from .result_paths import SUFFIX, paths_beside
+    from .results import SUFFIX, paths_beside
 
     beside = paths_beside(output)
     for path in (output, beside["summary"], beside["picture"]):

@@ -9,12 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...base.atomic_files import atomic_write, write_text
-from .accuracy import FORCE_LIMIT
-from .potential_file import write_potential
-from .result_paths import paths_beside
 
 if TYPE_CHECKING:
     from .rounds import Distillation
+
+SUFFIX = ".safetensors"
+
+
+def paths_beside(path: str | os.PathLike[str]) -> dict[str, Path]:
+    """Return the paths of ``summary``, ``picture`` and ``labels`` of a potential at a path."""
+    path = Path(path)
+    stem = path.with_suffix("") if path.suffix == SUFFIX else path
+    ends = {"summary": ".json", "picture": ".png", "labels": ".labels"}
+    return {name: stem.with_name(stem.name + end) for name, end in ends.items()}
 
 
 def write_results(path: str | os.PathLike[str], found: Distillation, seconds: float) -> None:
@@ -32,6 +39,8 @@ def write_results(path: str | os.PathLike[str], found: Distillation, seconds: fl
     InputError
         If a file cannot be written.
     """
+    from .potential_file import write_potential
+
     write_potential(path, found.potential)
     beside = paths_beside(path)
     write_text(beside["summary"], json.dumps(summary(found, seconds), indent=2, allow_nan=False) + "\n")
@@ -40,6 +49,8 @@ def write_results(path: str | os.PathLike[str], found: Distillation, seconds: fl
 
 def summary(found: Distillation, seconds: float) -> dict[str, Any]:
     """Return the figures of a distillation: energies in kcal/mol, forces in kcal/mol/Å."""
+    from .accuracy import FORCE_LIMIT
+
     potential = found.potential
     ligand = potential.ligand
     return {
@@ -64,6 +75,8 @@ def _draw(path: Path, found: Distillation) -> None:
     """Draw the errors after each round against the number of geometries learned, and the loss step by step."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+
+    from .accuracy import FORCE_LIMIT
 
     figure = Figure(figsize=(7, 3), layout="constrained")
     FigureCanvasAgg(figure)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ...base.errors import as_argument
+from ...base.errors import InputError, as_argument
 from ...fitting.extension import FitExtension, Option, Told
 
 if TYPE_CHECKING:
@@ -36,10 +36,15 @@ class Exchange(FitExtension):
     )
 
     def protocol(self, protocol: Protocol, asked: Mapping[str, Any]) -> Protocol:
-        """Return the protocol with so many replicas, where some exchange."""
-        if asked.get("replicas") is None or not any(stage.exchange for stage in protocol.stages):
+        """Return the protocol with so many replicas, where some exchange; not in water, of which each would need its own box."""
+        if not any(stage.exchange for stage in protocol.stages):
             return protocol
-        return replace(protocol, replicas=asked["replicas"])
+        if asked.get("solvent") == "water":
+            raise InputError(
+                "replicas exchange without water around them",
+                remedy=f"give {as_argument('solvent', 'gbn2')} or none, or another {as_argument('protocol')}",
+            )
+        return replace(protocol, replicas=asked.get("replicas") or protocol.replicas)
 
     def driver(
         self, parts: FitParts, running: StageContext, state: RunState, careful: bool
@@ -53,8 +58,9 @@ class Exchange(FitExtension):
 
     def told(self, fit: FlexibleFit, result: FitResult) -> Told:
         """Return what became of the replicas, and a note where they hardly exchanged."""
-        note = exchange_note(result.exchange)
-        return Told({"exchange": result.exchange}, notes=[] if note is None else [note])
+        exchanged = result.found.get(self.name, [])
+        note = exchange_note(exchanged)
+        return Told({"exchange": exchanged}, notes=[] if note is None else [note])
 
     def sections(self, summary: Mapping[str, Any]) -> Sequence[Section]:
         """Return the section "Did replicas exchange?"."""

@@ -31,6 +31,8 @@ from ..replica_exchange import ExchangeRecord, ExchangeState, Ladder, LeftDensit
 
 # Enough that energies tell which model is best: what is left is far less than a misplaced side chain.
 _MINIMIZATION = 200
+NAME, _RAISES = "exchange", "ladder_raises"
+"""By which a state has what became of the replicas of each stage: of the stage in progress, so far."""
 LIGANDS = "ligands"
 """What is known of the ligands of each replica, in a state in the midst of a stage."""
 # What the lowest strength is multiplied by where a replica left its density.
@@ -56,7 +58,7 @@ class ReplicaLost(Unstable):
         """Raise the lowest strength of replicas for a state that is rolled back to."""
         stage, replicas = protocol.stages[state.stage], protocol.replicas
         before = ladder_at(state, stage, replicas)
-        state.ladder_raises += 1
+        state.found[_RAISES] = [state.stage, _raises(state) + 1]
         ladder = ladder_at(state, stage, replicas)
         if ladder == before:
             raise SimulationError(
@@ -85,7 +87,7 @@ class ReplicaStage:
         best = function_of_extension("best_of_models", _lowest)
         self._best_of = partial(best, parts.fit_map, engine.systems.prepared.topology)
         self._interval = protocol.exchange_interval
-        self._roll_backs = state.caution, state.ladder_raises
+        self._roll_backs = state.caution, _raises(state)
         self._repeats_itself = repeats_itself(*engine.platform)
         self._saved: np.ndarray | None = None
         self._ligands = engine.ligands
@@ -136,13 +138,13 @@ class ReplicaStage:
             and self._saved is not None
             and self._saved is state.replica_positions
             and self._density is running.density
-            and self._roll_backs == (state.caution, state.ladder_raises)
+            and self._roll_backs == (state.caution, _raises(state))
         )
 
     def go_on(self, running: StageContext, state: RunState) -> None:
         """Go on from a saved state, shown in another Context."""
         self._running, self._density, self._began = running, running.density, time.perf_counter()
-        self._earlier = state.exchange[-1] if state.replica_positions is not None else None
+        self._earlier = state.found[NAME][-1] if state.replica_positions is not None else None
         running.set_scale(state, running.stage.strength[1])
 
     def step(self, stage_step: int, length: int, stop: StopRequest) -> int:
@@ -231,10 +233,9 @@ class ReplicaStage:
             "seconds": spent,
             **more,
         }
-        if earlier is None:
-            state.exchange.append(found)
-        else:
-            state.exchange[-1] = found
+        before = state.found.get(NAME, [])
+        # A new list: a state that is rolled back to has the other.
+        state.found[NAME] = [*(before if earlier is None else before[:-1]), found]
 
     def _show(self, rung: int) -> None:
         found = self._exchange.state
@@ -253,9 +254,15 @@ def ladder_at(state: RunState, stage: Stage, replicas: int) -> Ladder:
     """Return the ladder of a stage at a state: weaker, or from a stronger pull on, where the fit was rolled back for that."""
     full_strength = (state.strength or 0.0) / 2**state.strength_halvings
     low, high = stage.strength
-    low = min(low * RAISED**state.ladder_raises, high)
+    low = min(low * RAISED ** _raises(state), high)
     first, last = (Rung(full_strength * part, kelvin) for part, kelvin in zip((low, high), stage.temperature))
     return Ladder.between(first, last, replicas)
+
+
+def _raises(state: RunState) -> int:
+    """Return how often the lowest strength was raised for the stage in progress, as a replica had left its density."""
+    stage, times = state.found.get(_RAISES, (None, 0))
+    return times if stage == state.stage else 0
 
 
 @contextmanager

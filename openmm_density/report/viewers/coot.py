@@ -37,7 +37,7 @@ def coot_script(scene: Scene, version: str) -> str:
         "doubts": [
             {
                 "sentence": doubt.sentence,
-                "about": doubt.sentence if doubt.kind is None else KINDS[doubt.kind],
+                "about": KINDS.get(doubt.kind, doubt.sentence),
                 "places": [_place(scene, place) for place in doubt.places],
             }
             for doubt in scene.doubts

@@ -50,8 +50,8 @@ def test_the_best_replica_goes_on_and_a_killed_fit_as_if_nothing_had_been(parts,
     assert killed.load().replica_positions.shape == (3, *whole.final.shape)
     again = fit_of(parts, reference=parts[0]).run(killed)
     assert np.array_equal(again.final, whole.final) and again.rows == whole.rows
-    (told,) = whole.exchange
-    assert {name: value for name, value in again.exchange[0].items() if name != "seconds"} == {
+    (told,) = whole.found["exchange"]
+    assert {name: value for name, value in again.found["exchange"][0].items() if name != "seconds"} == {
         name: value for name, value in told.items() if name != "seconds"
     }
     assert told["strengths"] == pytest.approx([3.0, 9.4868, 30.0], abs=1e-4)
@@ -85,7 +85,7 @@ def blow_up_once(monkeypatch, error, at):
 def test_a_replica_that_leaves_its_density_is_pulled_more_on_the_lower_rungs(parts, monkeypatch, at):
     ladders, timesteps = blow_up_once(monkeypatch, ReplicaLost("a replica left its density"), at)
     result = fit_of(parts).run()
-    (told,), (sentence,) = result.exchange, result.blow_ups
+    (told,), (sentence,) = result.found["exchange"], result.blow_ups
     before, after = (exchange.ladder.strengths for exchange in (ladders[at // 40], ladders[-1]))
     assert before == pytest.approx([3.0, 9.4868, 30.0], abs=1e-4)
     assert after == pytest.approx([6.0, 13.4164, 30.0], abs=1e-4) and told["strengths"] == after.tolist()

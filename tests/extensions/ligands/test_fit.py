@@ -155,7 +155,7 @@ def test_replicas_that_exchange_hold_their_own_ligands(model, density_map, files
     states, strengths = seen
     assert [[each["held_times"] for each in replica] for replica in states] == [[1, 0], [0, 0]]
     assert strengths == [[0.0, 1.0], [1.0, 1.0]]
-    (told,) = result.exchange
+    (told,) = result.found["exchange"]
     assert told["held_ligands"] == [
         {"residue": "A ACM 501", "held_times": [1, 0]},
         {"residue": "A ACM 502", "held_times": [0, 0]},

@@ -48,5 +48,6 @@ def scene_of(text: str = "said", rows: tuple[dict, ...] = ROWS, level: float | N
         LocatedPlace(text, (0, 1, 2), (1.5, -2.0, 3.25)),
         LocatedPlace(f"{text} too", tuple(range(3, len(rows)))),
     )
-    doubts = LocatedDoubt(text, (0,), places, "ramachandran"), LocatedDoubt(f"of all: {text}", ())
+    of_extension = LocatedDoubt(f"of all: {text}", (), kind="compactness")
+    doubts = LocatedDoubt(text, (0,), places, "ramachandran"), of_extension
     return Scene(models, "fitted_map.mrc", f"map: {text}", level, doubts, rows)
