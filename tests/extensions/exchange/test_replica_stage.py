@@ -10,8 +10,10 @@ import pytest
 
 from openmm_density.base.errors import InputError, SimulationError
 from openmm_density.extensions.exchange.replica_stage import ReplicaLost, ReplicaStage
+from openmm_density.extensions.replica_exchange import ReplicaExchange
 from openmm_density.fitting import FlexibleFit, RunFolder, find_protocol
 from openmm_density.fitting.protocols import Protocol, Stage
+from openmm_density.fitting.stability import Unstable
 
 from ...fitting.left_behind import kept_at
 from ...fragments import RESOLUTION, fragment, map_of
@@ -105,6 +107,24 @@ def test_replicas_that_leave_their_density_at_its_full_strength_end_the_fit(part
         SimulationError, match=r'left its density, at step 40, .* raise the strength of stage "exc'
     ):
         fit_of(parts).run()
+
+
+@pytest.mark.parametrize("at", [20, 60])
+def test_replicas_that_blew_up_begin_with_care(parts, monkeypatch, at):
+    settled = []
+    settle = ReplicaExchange.settle
+
+    def noted(self):
+        settle(self)
+        settled.append(self)
+
+    monkeypatch.setattr(ReplicaExchange, "settle", noted)
+    ladders, timesteps = blow_up_once(monkeypatch, Unstable("it blew up"), at)
+    result = fit_of(parts).run()
+    # The segment after it has replicas of its own, which begin as others do.
+    assert settled == [ladders[at // 40 + 1]] and timesteps[at // 40 : at // 40 + 2] == [4.0, 2.0]
+    assert result.exchange[0]["strengths"] == pytest.approx([3.0, 9.4868, 30.0], abs=1e-4)
+    assert np.isfinite(result.final).all()
 
 
 def test_the_built_in_protocol(parts):

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
+
+import numpy as np
+from openmm import app
 
 from openmm_density.extensions.rebuilding.changes import (
     Changes,
@@ -11,6 +15,7 @@ from openmm_density.extensions.rebuilding.changes import (
     RebuiltStretch,
     rebuilt_in_words,
 )
+from openmm_density.extensions.rebuilding.extension import Searched
 
 
 def search(
@@ -44,3 +49,34 @@ def test_a_line_says_it_all() -> None:
     assert (
         undone == "1 side chain in another rotamer, 1 undone, as the model became unstable; 2 searches, 61 s"
     )
+
+
+def test_an_extension_tells_of_it() -> None:
+    kept = search(RebuiltStretch("A", "4", "6", [3, 4, 5], 1, 61.5), turned=(8,), flipped=(2,))
+    dropped = search(RebuiltStretch("A", "4", "6", [3, 4, 5], 1, 61.5), undone=True) | {
+        "flips_left": 1,
+        "places_left": 2,
+    }
+    extension, topology = Searched(), app.Topology()
+    extension.name = "rebuilding"
+    for number in range(10):
+        topology.addResidue("ALA", topology.addChain(), str(number))
+    prepared = SimpleNamespace(model=SimpleNamespace(topology=topology))
+    result = SimpleNamespace(
+        simulated=None, steps=40, prepared=prepared, found={"rebuilding": [kept, dropped]}
+    )
+    assert np.flatnonzero(extension.residues(result)["rebuilt"]).tolist() == [3, 4, 5]
+    assert not any(extension.residues(SimpleNamespace(**vars(result) | {"simulated": True}))["rebuilt"])
+    told = extension.told(SimpleNamespace(protocol=SimpleNamespace(search="auto")), result)
+    assert told.figures == {"search": "auto", "rebuilding": [kept, dropped]}
+    assert "1 loop or peptide that may be turned over" in told.notes[0]
+    assert "2 places where a stretch may be off by a residue" in told.notes[0]
+    (section,) = extension.sections(told.figures)
+    (rebuilt,) = section.blocks
+    assert [[spot.rows for spot in item.spots] for item in rebuilt.items] == [[], [[3, 4, 5]], [[2]], [[8]]]
+    assert "A 4-6 shifted by +1 before heat" in rebuilt.items[1].text
+    for simulated, begins in ((None, "rebuilt: A 4-6 "), ({"cc": 0.5}, "rebuilt in after.*: A 4-6 ")):
+        (line,) = extension.lines(told.figures | {"simulated": simulated})
+        assert line.startswith(begins)
+    nothing = {"rebuilding": []}
+    assert extension.sections(nothing) == [] and extension.lines(nothing) == ()

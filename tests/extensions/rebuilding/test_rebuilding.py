@@ -16,7 +16,7 @@ from openmm_density.extensions.rebuilding.register_search import RegisterSearch,
 from openmm_density.fitting.checkpoints import RunFolder
 from openmm_density.fitting.dynamics import Dynamics
 from openmm_density.fitting.protocols import Stage
-from openmm_density.models import Model, read_model
+from openmm_density.models import Model
 from openmm_density.models.chemistry.contacts import near_contacts
 from openmm_density.models.preparation import prepare
 
@@ -110,23 +110,6 @@ def test_what_is_in_register_stays_and_threads_do_not_matter(
     rebuilding = rebuilding_of(native, density_map)
     kept = rebuilding.with_shifted_stretches(native_positions, Going())
     assert np.array_equal(kept, native_positions) and rebuilding.changes.stretches == []
-
-
-def test_a_residue_alone_has_nowhere_to_go(native: Model, density_map: DensityMap, tmp_path: Path) -> None:
-    kept = [
-        line
-        for line in native.path.read_text().splitlines()
-        if not (line.startswith("ATOM") and int(line[22:26]) in (RESIDUES - 2, RESIDUES - 1))
-    ]
-    broken = tmp_path / "broken.pdb"
-    broken.write_text("\n".join(kept))
-    model = read_model(broken)
-    search = RegisterSearch(model.topology)
-    assert [len(chain) for chain in search.chains] == [RESIDUES - 3]
-    last = [atom.index for atom in list(model.topology.residues())[-1].atoms()]
-    model.positions[last] += 3.0
-    result = fit_of(model, density_map, Stage("hold", 20, register=True)).run()
-    assert np.isfinite(result.final).all()
 
 
 def search_atoms(model: Model, stretch: Stretch) -> np.ndarray:

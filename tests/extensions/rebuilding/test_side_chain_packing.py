@@ -106,15 +106,3 @@ def test_what_is_in_its_place_stays(built: tuple[Rebuilding, np.ndarray]) -> Non
         assert rebuilding._workers.run(rebuilding._tools, positions, [trial], Going(), lambda _: None)
         assert change.least_gain == LEAST_GAIN * len(change.chains)
         assert trial.gain < change.least_gain
-
-
-def test_energies_of_pairs_do_not_depend_on_their_order(built: tuple[Rebuilding, np.ndarray]) -> None:
-    rebuilding, positions = built
-    chains = rebuilding._rotamers.free_side_chains(positions)
-    tables = [
-        _EnergyTable(rebuilding._molecule, rebuilding._density, rebuilding._rotamers, chains, positions)
-        for _ in range(2)
-    ]
-    other = tables[0].neighbours[0][0]
-    np.testing.assert_allclose(tables[0].pair(0, other), tables[1].pair(other, 0).T, rtol=1e-9)
-    assert tables[0].own(0)[0] == pytest.approx(tables[1].own(0)[0], rel=1e-12)

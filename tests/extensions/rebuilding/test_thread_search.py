@@ -9,14 +9,12 @@ import pytest
 
 from openmm_density.extensions.rebuilding import thread_search
 from openmm_density.extensions.rebuilding.evidence_search import LEAST_GAIN
-from openmm_density.extensions.rebuilding.helix_threading import proposed_threads
 from openmm_density.extensions.rebuilding.map_helices import MapHelix, helices_along
 from openmm_density.extensions.rebuilding.molecule import Molecule
 from openmm_density.extensions.rebuilding.register_search import ChainShift, RegisterSearch
 from openmm_density.extensions.rebuilding.side_chain_evidence import SideChainEvidence
 from openmm_density.extensions.rebuilding.stretch_trial import TrialTools
 from openmm_density.extensions.rebuilding.thread_search import ThreadSearch, least_gain
-from openmm_density.extensions.rebuilding.threaded_model import ThreadBuilder
 from openmm_density.models import Model
 
 from .searched import Going, StillPlace
@@ -88,41 +86,6 @@ def off(native: Model, registers: RegisterSearch, chain: np.ndarray, positions: 
     return np.linalg.norm(
         registers.alphas(positions, chain) - registers.alphas(native.positions, chain), axis=1
     )
-
-
-def test_a_built_model_has_its_residues_in_the_helices(
-    native: Model,
-    registers: RegisterSearch,
-    chain: np.ndarray,
-    evidence: SideChainEvidence,
-    wrong: np.ndarray,
-    helices: list[MapHelix],
-) -> None:
-    odds = [evidence.log_odds_in(helix.backbone[:, :4], chain) for helix in helices]
-    thread = proposed_threads(odds, helices)[0]
-    builder = ThreadBuilder(registers, evidence.density_map)
-    lead = builder.lead(wrong, chain, helices, thread)
-    built = builder.built(wrong, chain, lead, chain)
-    alphas = registers.alphas(built, chain)
-    np.testing.assert_allclose(alphas, lead.alphas, atol=1e-6)
-    for number, place, residue in zip(thread.helices, thread.places, thread.residues):
-        np.testing.assert_allclose(alphas[residue], helices[number].backbone[place, 1], atol=1e-6)
-    np.testing.assert_allclose(
-        lead.distances, np.linalg.norm(alphas - registers.alphas(wrong, chain), axis=1), atol=1e-6
-    )
-    # Residues are moved as wholes.
-    for residue in (40, 60, 90):
-        atoms = registers.atoms_of(chain[[residue]])
-        before, after = (
-            np.linalg.norm(each[atoms][:, None] - each[atoms][None], axis=2) for each in (wrong, built)
-        )
-        np.testing.assert_allclose(before, after, atol=1e-6)
-    part = builder.built(wrong, chain, lead, chain[40:50])
-    moved = np.flatnonzero((part != wrong).any(axis=1))
-    np.testing.assert_array_equal(moved, np.intersect1d(moved, registers.atoms_of(chain[40:50])))
-    np.testing.assert_array_equal(part[moved], built[moved])
-    # Neighbours can be joined.
-    assert np.linalg.norm(np.diff(alphas, axis=0), axis=1).max() < 8.0
 
 
 def test_shifted_helices_come_back_together(
