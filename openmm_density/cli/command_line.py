@@ -9,7 +9,7 @@ from typing import Any
 from .arguments import PROGRAM, spelled
 
 # Positional, and those that say where results go, or are said of a resumed run only.
-_FIRST = ("model", "map", "resolution")
+_FIRST = ("model", "parts", "map", "resolution")
 _NOT_REPEATED = ("command", "output", "overwrite", "resume", "explain_time")
 # Lists whose parts are joined by commas in one option; others are repeated.
 _JOINED = ("amplitudes", "columns", "voxel_size")
@@ -24,7 +24,8 @@ def command_line(
     output_option: str = "output",
 ) -> str:
     """Return a command with all options that differ from their defaults."""
-    words = [PROGRAM, command, str(options["model"]), str(options["map"])]
+    models = options.get("parts") or [str(options["model"])]
+    words = [PROGRAM, command, *models, str(options["map"])]
     if options["resolution"] is not None:  # amplitudes have one of their own
         words += ["--resolution", f"{options['resolution']:g}"]
     for name, value in options.items():

@@ -6,6 +6,7 @@ import argparse
 import sys
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..base.errors import InputError
@@ -95,6 +96,7 @@ def _run(options: FitOptions, display: Display, stopwatch: Stopwatch) -> int:
         with EndWithin(seconds, goes_on, folder.run.states, begins):
             with PromptExit(lambda: _left(folder, options, display)):
                 if resume is None:
+                    record = _with_parts(record, folder, display, stopwatch)
                     record = _with_potentials(record, display, stopwatch)
                     record = _with_strength(record, folder, display, stopwatch)
                 else:
@@ -113,6 +115,30 @@ def _run(options: FitOptions, display: Display, stopwatch: Stopwatch) -> int:
             fit.beside.end()
         folder.discard()
     return _status(fit, result, folder)
+
+
+def _with_parts(record: FitRecord, folder: OutputFolder, display: Display, stopwatch: Stopwatch) -> FitRecord:
+    """Place models, chains or domains one by one where that is asked for: what they make is then the model."""
+    options, files = record.options, record.options.files
+    if not files.to_be_placed:
+        return record
+    path = folder.run.path / "placed.cif"
+    with stopwatch.part("placement"):
+        is_prediction = function_of_extension("place_parts")(
+            files.to_be_placed,
+            files.place,
+            files.corrections.apply(files.read_map()),
+            files.resolution,
+            path,
+            read=options.prediction.read_model,
+            device="cuda" if options.run.platform == "CUDA" else "cpu",
+            tell=lambda done, total, label: display.update(done, total, f"placing {label}", None),
+        )
+    display.expect()
+    prediction = replace(options.prediction, predicted="yes") if is_prediction else options.prediction
+    files = replace(files, model=str(path), parts=files.to_be_placed, place="off")
+    options = replace(options, files=files, prediction=prediction)
+    return replace(record, options=options, findings=replace(record.findings, place="off"))
 
 
 def _with_potentials(record: FitRecord, display: Display, stopwatch: Stopwatch) -> FitRecord:
@@ -247,10 +273,11 @@ def _with_findings(record: FitRecord, fit: FlexibleFit) -> FitRecord:
 def _announce(record: FitRecord, fit: FlexibleFit, display: Display) -> None:
     """Show what is fitted, and the stages to come."""
     files = record.options.files
+    models = " ".join(files.parts or [files.model])
     display.expect(
         [(stage.name, fit.rebuilds_before(number)) for number, stage in enumerate(fit.protocol.stages)]
     )
-    display.print(f"fitting {files.model} into {files.map} at {files.resolution:g} Å")
+    display.print(f"fitting {models} into {files.map} at {files.resolution:g} Å")
 
 
 def _carried_out(record: FitRecord, fit: FlexibleFit, folder: OutputFolder, display: Display) -> FitResult:
@@ -269,7 +296,9 @@ def _carried_out(record: FitRecord, fit: FlexibleFit, folder: OutputFolder, disp
         display.expect()
         files = record.options.files
         command = command_line(record.options.by_name(), defaults(), str(folder.path))
-        summary = folder.write(fit, result, files.model, files.map, record.findings.scan, hurry, command)
+        # What was placed is kept in the folder.
+        model = str(folder.path / Path(files.model).name) if files.parts else files.model
+        summary = folder.write(fit, result, model, files.map, record.findings.scan, hurry, command)
         display.stop()
         print_outcome(summary, folder.path)
     return result

@@ -33,7 +33,15 @@ from .fit_options import (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add all that ``fit`` takes."""
     parser.add_argument("model", nargs="?", metavar="MODEL", help="PDB or mmCIF, .gz or not")
-    parser.add_argument("map", nargs="?", metavar="MAP", help="MRC, CCP4, SITUS (.gz or not), or MTZ")
+    parser.add_argument(
+        "map",
+        nargs="*",
+        metavar="MAP",
+        action=_MapBehindModels,
+        help="MRC, CCP4, SITUS (.gz or not), or MTZ; models before it are placed in it one by one, as in A.cif B.cif:3 MAP with "
+        "three copies of B",
+    )
+    parser.set_defaults(map=None, parts=[])
     parser.add_argument(
         "--resolution",
         type=number,
@@ -43,6 +51,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add(parser, options_of(Output))
     add_crystal(parser)
     add_options(parser)
+
+
+class _MapBehindModels(argparse.Action):
+    """The map, and all models before it where there are several."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        """Keep them as ``map`` and ``parts``."""
+        *others, namespace.map = values or [None]
+        if others:
+            namespace.parts = [namespace.model, *others]
 
 
 def add_crystal(parser: argparse.ArgumentParser) -> None:

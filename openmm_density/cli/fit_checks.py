@@ -28,8 +28,12 @@ def check_asked(options: FitOptions) -> None:
     _check_complete(options)
     files = options.files
     check_halves(files.half_map)
+    models = [files.model]
+    if files.to_be_placed:
+        models = [str(part.path) for part in function_of_extension("parse_parts")(files.to_be_placed)]
+        _check_placing(options)
     check_files(
-        (files.model, files.reference, options.course.restrain_to),
+        (*models, files.reference, options.course.restrain_to),
         (files.map, *files.half_map),
         options.force_field.dictionary,
     )
@@ -53,6 +57,16 @@ def check_asked(options: FitOptions) -> None:
             )
     check_values(options)
     _check_symmetry(options)
+
+
+def _check_placing(options: FitOptions) -> None:
+    """Refuse what cannot be with models that are placed one by one."""
+    if options.prediction.pae and len(options.files.parts) > 1:
+        raise InputError(
+            "is of one model, and several are given",
+            argument="pae",
+            remedy="leave it out, or give the domains as models of their own",
+        )
 
 
 def check_resumed(options: FitOptions) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..energies.measures import SIMILARITIES
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 _Options = TypeVar("_Options")
 
+CUT = ("chains", "domains")
+"""Words of ``--place`` for what is placed by itself."""
 CRYSTAL, OFF = "crystal", "off"
 """Words of ``--symmetry`` beside those of assemblies: the copies in the crystal, default where file and map name it; none."""
 
@@ -98,8 +101,9 @@ class Files:
     )
     reference: str | None = option("a model of the target, to report the distance to", "TARGET")
     place: str = option(
-        "place the model in the map as a rigid body first (auto: if it lies outside or beside its density)",
-        choices=("auto", "on", "off"),
+        "place the model in the map as a rigid body first (auto: if it lies outside or beside its density); chains, domains: "
+        "each by itself",
+        choices=("auto", "on", "off", *CUT),
         default="auto",
     )
     symmetry: str | None = option(
@@ -108,6 +112,15 @@ class Files:
         "names; by default where the map is that of its whole cell, and off leaves them out",
         "WORD",
     )
+
+    # Models that are placed one by one, as in ``B.cif:3`` for three copies; none where the model is one of its own.
+    parts: list[str]
+
+    @property
+    def to_be_placed(self) -> list[str]:
+        """The models that are placed one by one, before they are one model; none where there is one."""
+        has_copies = self.model and ":" in self.model and not Path(self.model).exists()
+        return self.parts or ([self.model] if has_copies or self.place in CUT else [])
 
     @property
     def corrections(self) -> MapCorrections:

@@ -6,28 +6,21 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
-from scipy import optimize
 from scipy.spatial.transform import Rotation
 
 from ..base.errors import InputError
-from ..base.units import ANGSTROM_PER_NANOMETER
-from ..energies.density_fit import DensityFit
 from ..energies.form_factors import SIGMA_PER_RESOLUTION
-from ..maps.density_map import DensityMap
 from ..models.structures import Model
 from ..validation.map_checks.coverage import IN_DENSITY, coverage
-from ..validation.map_checks.rigid_scan import left_jacobian
 from ..validation.map_checks.rigid_search import best_of_all, distinct, search_grid
 from .fit_map import FitMap
+from .rigid_bodies import RigidBodies, heavy_of_model
 
 PLACE = ("auto", "on", "off")
 
 # The search is done at this resolution (Å) or coarser.
 SEARCH_RESOLUTION = 8.0
 FINALISTS = 3
-# Rotation vectors are taken from where the last refinement ended; one that moved no atom so far (Å) was the last.
-REFINEMENTS, SETTLED = 3, 0.02
 # A gain of similarity for which a model that is nearly in its place is moved.
 WORTH_MOVING = 0.005
 
@@ -75,7 +68,7 @@ def check_placement(model: Model, place: str) -> None:
             found=f'"{place}"',
             remedy=f"use one of {', '.join(PLACE)}",
         )
-    heavy = model.positions[_heavy(model)]
+    heavy = model.positions[heavy_of_model(model)]
     if not len(heavy):
         raise InputError(
             "it has no heavy atom that could be placed", source=model.path, remedy="give a model"
@@ -90,7 +83,7 @@ def placed(
     model: Model, fit_map: FitMap, place: str = "auto", threads: int | None = None
 ) -> Placement | None:
     """Return where the model belongs, or None where it may stay."""
-    heavy = model.positions[_heavy(model)]
+    heavy = model.positions[heavy_of_model(model)]
     if place == "off" or (place == "auto" and coverage(heavy, fit_map.density_map) >= IN_DENSITY):
         return None
     return find_placement(model, fit_map, threads)
@@ -98,10 +91,10 @@ def placed(
 
 def placed_near(model: Model, fit_map: FitMap, moved: np.ndarray) -> Placement | None:
     """Return where the model fits best near its place or near another, `moved` (3,) Å away; None where it may stay."""
-    rigid = _Rigid.in_map(model, fit_map)
-    starts = (rigid.centre, rigid.centre + moved)
-    found = max((rigid.refined(Rotation.identity(), start) for start in starts), key=lambda each: each[0])
-    before = rigid.similarity(Rotation.identity(), rigid.centre)[0]
+    rigid = _in_map(model, fit_map)
+    starts = (rigid.centres, rigid.centres + moved)
+    found = max((rigid.refined(rigid.start(), start) for start in starts), key=lambda each: each[0])
+    before = rigid.similarity(rigid.start(), rigid.centres)[0]
     if found[0] < before + WORTH_MOVING:
         return None
     return _placement(model, fit_map, before, *found)
@@ -109,9 +102,9 @@ def placed_near(model: Model, fit_map: FitMap, moved: np.ndarray) -> Placement |
 
 def placed_at(model: Model, fit_map: FitMap, rotation: np.ndarray, shift: np.ndarray) -> Placement:
     """Return where the model fits best near a place that is known: x → rotation · x + shift. `shift` (3,) in Å."""
-    rigid = _Rigid.in_map(model, fit_map)
-    before = rigid.similarity(Rotation.identity(), rigid.centre)[0]
-    found = rigid.refined(Rotation.from_matrix(rotation), rotation @ rigid.centre + shift)
+    rigid = _in_map(model, fit_map)
+    before = rigid.similarity(rigid.start(), rigid.centres)[0]
+    found = rigid.refined(Rotation.from_matrix(rotation[None]), rigid.centres @ rotation.T + shift)
     return _placement(model, fit_map, before, *found)
 
 
@@ -123,8 +116,8 @@ def find_placement(model: Model, fit_map: FitMap, threads: int | None = None) ->
     first against the blurred map, then against the map as it is.
     """
     resolution = fit_map.resolution
-    fine = _Rigid.in_map(model, fit_map)
-    heavy = fine.centred[_heavy(model)]
+    fine = _in_map(model, fit_map)
+    heavy = fine.centred[heavy_of_model(model)]
     grid, coarse = search_grid(fit_map.density_map, heavy, max(SEARCH_RESOLUTION, resolution))
     blurred = fit_map.density_map
     if coarse > resolution:
@@ -132,12 +125,25 @@ def find_placement(model: Model, fit_map: FitMap, threads: int | None = None) ->
         blurred = blurred.gaussian_filter(sigma)
     (candidates,) = best_of_all([grid.filled(blurred)], grid, heavy, coarse, threads)
 
-    rough = _Rigid(model, blurred, coarse)
-    found = sorted((rough.refined(*candidate) for candidate in candidates), key=lambda each: -each[0])
-    finalists = [fine.refined(rotation, shift) for _, rotation, shift in distinct(found)[:FINALISTS]]
+    rough = RigidBodies(model, blurred, coarse)
+    refined = (rough.refined(_one(rotation), shift[None]) for rotation, shift in candidates)
+    found = [(value, rotation[0], shift[0]) for value, rotation, shift in refined]
+    found.sort(key=lambda each: -each[0])
+    finalists = [
+        fine.refined(_one(rotation), shift[None]) for _, rotation, shift in distinct(found)[:FINALISTS]
+    ]
     best = max(finalists, key=lambda each: each[0])
-    here = fine.similarity(Rotation.identity(), fine.centre)[0]
+    here = fine.similarity(fine.start(), fine.centres)[0]
     return _placement(model, fit_map, here, *best)
+
+
+def _in_map(model: Model, fit_map: FitMap) -> RigidBodies:
+    """Return the model as one body in the map as it is."""
+    return RigidBodies(model, fit_map.density_map, fit_map.resolution)
+
+
+def _one(rotation: Rotation) -> Rotation:
+    return Rotation.from_matrix(rotation.as_matrix()[None])
 
 
 def _placement(
@@ -145,13 +151,13 @@ def _placement(
     fit_map: FitMap,
     similarity_before: float,
     similarity: float,
-    rotation: Rotation,
-    shift: np.ndarray,
+    rotations: Rotation,
+    places: np.ndarray,
 ) -> Placement:
-    """Return the placement that rotates a model about its centre and brings that to a place (`shift`, in Å)."""
-    heavy = _heavy(model)
+    """Return the placement that rotates a model about its centre and brings that to a place in Å: one of each, of one body."""
+    heavy = heavy_of_model(model)
     centre = model.positions[heavy].mean(axis=0)
-    matrix = rotation.as_matrix()
+    matrix, shift = rotations.as_matrix()[0], places[0]
     positions = (model.positions - centre) @ matrix.T + shift
     return Placement(
         rotation=matrix.tolist(),
@@ -161,62 +167,4 @@ def _placement(
         similarity_after=similarity,
         coverage_before=coverage(model.positions[heavy], fit_map.density_map),
         coverage_after=coverage(positions[heavy], fit_map.density_map),
-    )
-
-
-class _Rigid:
-    """The similarity of a rigid model as a function of its rotation about its centre and of where that is."""
-
-    def __init__(self, model: Model, target: DensityMap, resolution: float) -> None:
-        fit = DensityFit(target, model.topology, resolution, crop_margin=None, periodic=False, strength=1.0)
-        self._energy = fit.create_module()
-        self.centre = model.positions[_heavy(model)].mean(axis=0)
-        self.centred = model.positions - self.centre
-        self._radius = float(np.sqrt((self.centred**2).sum(axis=1).mean()))
-
-    @classmethod
-    def in_map(cls, model: Model, fit_map: FitMap) -> _Rigid:
-        """Return the model in the map as it is."""
-        return cls(model, fit_map.density_map, fit_map.resolution)
-
-    def similarity(self, rotation: Rotation, shift: np.ndarray) -> tuple[float, np.ndarray]:
-        """Return S, and its gradient with respect to a further rotation vector and the shift, in rad⁻¹ and Å⁻¹."""
-        rotated = rotation.apply(self.centred)
-        positions = torch.from_numpy((rotated + shift) / ANGSTROM_PER_NANOMETER)
-        energy, forces = self._energy(positions, torch.ones((), dtype=torch.float64))
-        uphill = forces.numpy() / ANGSTROM_PER_NANOMETER
-        torque = np.cross(rotated, uphill).sum(axis=0)
-        return 1.0 - float(energy), np.concatenate([torque, uphill.sum(axis=0)])
-
-    def refined(self, rotation: Rotation, shift: np.ndarray) -> tuple[float, Rotation, np.ndarray]:
-        """Go uphill to the nearest maximum."""
-        for _ in range(REFINEMENTS):
-
-            def downhill(
-                v: np.ndarray, rotation: Rotation = rotation, shift: np.ndarray = shift
-            ) -> tuple[float, np.ndarray]:
-                turn = v[:3] / self._radius
-                value, gradient = self.similarity(Rotation.from_rotvec(turn) * rotation, shift + v[3:])
-                # The gradient at a rotated model is with respect to a further rotation: the left Jacobian leads to v.
-                gradient[:3] = left_jacobian(turn).T @ gradient[:3] / self._radius
-                return -value, -gradient
-
-            found = optimize.minimize(
-                downhill, np.zeros(6), jac=True, method="L-BFGS-B", options={"maxiter": 60}
-            )
-            rotation = Rotation.from_rotvec(found.x[:3] / self._radius) * rotation
-            shift = shift + found.x[3:]
-            if np.abs(found.x).max() < SETTLED:
-                break
-        return -float(found.fun), rotation, shift
-
-
-def _heavy(model: Model) -> np.ndarray:
-    return np.array(
-        [
-            a.index
-            for a in model.topology.atoms()
-            if a.element is not None and a.element.symbol not in ("H", "D")
-        ],
-        dtype=np.int64,
     )

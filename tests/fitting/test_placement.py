@@ -9,7 +9,8 @@ from scipy.spatial.transform import Rotation
 from openmm_density.base.errors import InputError
 from openmm_density.fitting import FlexibleFit
 from openmm_density.fitting.fit_map import FitMap
-from openmm_density.fitting.placement import Placement, _Rigid, check_placement, find_placement, placed
+from openmm_density.fitting.placement import Placement, check_placement, find_placement, placed
+from openmm_density.fitting.rigid_bodies import RigidBodies
 from openmm_density.validation.map_checks.coverage import IN_DENSITY, coverage
 
 from ..fragments import RESOLUTION, fragment, map_of, rotated
@@ -53,21 +54,27 @@ def test_a_model_in_its_density_stays_and_another_is_placed(parts):
         check_placement(model, "somewhere")
 
 
-def test_the_gradient_of_a_rigid_motion(parts):
+@pytest.mark.parametrize("bodies", [1, 2])
+def test_the_gradient_of_rigid_motions(parts, bodies):
     model, density_map = parts
-    centre = model.positions.mean(axis=0)
-    rigid = _Rigid(model, density_map, RESOLUTION)
-    rotation, shift = Rotation.from_rotvec([0.1, 0.2, -0.1]), centre + np.array([0.5, -0.7, 0.3])
-    _, gradient = rigid.similarity(rotation, shift)
-    found = []
-    for axis in range(6):
-        step = np.zeros(6)
-        step[axis] = 0.01
+    body_of = (np.arange(len(model.positions)) >= len(model.positions) / 3).astype(int) * (bodies - 1)
+    rigid = RigidBodies(model, density_map, RESOLUTION, body_of)
+    rotations, places = (
+        Rotation.from_rotvec([[0.1, 0.2, -0.1]] * bodies),
+        rigid.centres + np.array([0.5, -0.7, 0.3]),
+    )
+    _, gradient = rigid.similarity(rotations, places)
+    found = np.empty((bodies, 6))
+    for row, axis in np.ndindex(bodies, 6):
+        step = np.zeros((bodies, 6))
+        step[row, axis] = 0.01
         values = [
-            rigid.similarity(Rotation.from_rotvec(sign * step[:3]) * rotation, shift + sign * step[3:])[0]
+            rigid.similarity(
+                Rotation.from_rotvec(sign * step[:, :3]) * rotations, places + sign * step[:, 3:]
+            )[0]
             for sign in (1, -1)
         ]
-        found.append((values[0] - values[1]) / 0.02)
+        found[row, axis] = (values[0] - values[1]) / 0.02
     assert np.allclose(found, gradient, rtol=0.02, atol=0.02 * np.abs(gradient).max())
 
 

@@ -1,0 +1,164 @@
+"""Places models in a map, each copy, chain or domain as a rigid body, and writes what they make together."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.optimize import linear_sum_assignment
+
+from ...base.atomic_files import write_text
+from ...fitting.rigid_bodies import RigidBodies
+from ...maps.density_map import DensityMap
+from ...models.model import Model
+from ...models.structures import read_model
+from .assembly import ChainLink
+from .bodies import Kind, PlacedBody, place_bodies
+from .parts import RigidPart, rigid_parts, write_placed
+from .words import parse_parts
+
+_OnEachBody = list[list[list[PlacedBody]]]
+
+
+def place_parts(
+    words: Sequence[str],
+    cut: str,
+    density_map: DensityMap,
+    resolution: float,
+    path: Path,
+    *,
+    read: Callable[[str], Model] = read_model,
+    device: str = "cpu",
+    tell: Callable[[int, int, str], None] = lambda *_: None,
+) -> bool:
+    """Write a model of what is placed in a map, and beside it, as JSON, how sure each place is.
+
+    Parameters
+    ----------
+    words : sequence of str
+        Models, as in ``B.cif:3`` for three copies.
+    cut : str
+        What is rigid: "chains", "domains", or anything else for whole models.
+    density_map : DensityMap
+    resolution : float
+        Of the map, in Å.
+    path : Path
+        The mmCIF file to write.
+    read : callable
+        Returns the model in a file.
+    device : str
+        Where maps are transformed: "cpu" or "cuda".
+    tell : callable
+        Told how many rotations of a body were tried, of how many, and of which.
+
+    Returns
+    -------
+    bool
+        Whether any of the models is a prediction.
+
+    Raises
+    ------
+    InputError
+        If a model cannot be read, is larger than the map, or there is no room for a copy.
+    """
+    models = [(read(str(part.path)), part.copies) for part in parse_parts(words)]
+    parts, kinds, links = rigid_parts(models, cut)
+    found = place_bodies(kinds, density_map, resolution, links, torch.device(device), tell)
+    placed = [_by_copy(part, kinds, found, links) for part in parts]
+    placed, similarity = _together(parts, kinds, placed, density_map, resolution, path)
+    chains = write_placed(path, parts, kinds, placed)
+    flat = [each for copies in placed for bodies in copies for each in bodies]
+    figures = {
+        "cut": cut,
+        "similarity": similarity,
+        "bodies": [
+            _figures(
+                each, kinds[each.kind].label, sorted({key[0] for key, body in chains.items() if body == n})
+            )
+            for n, each in enumerate(flat)
+        ],
+    }
+    write_text(path.with_suffix(".json"), json.dumps(figures, indent=2) + "\n")
+    return any(model.confidence is not None for model, _ in models)
+
+
+def _figures(placed: PlacedBody, label: str, chains: Sequence[str]) -> dict[str, Any]:
+    other = None
+    if placed.other is not None:
+        centre = [round(float(x), 2) for x in placed.other]
+        other = {
+            "centre": centre,
+            "turned_by": round(placed.other_turned, 1),
+            "less": round(placed.other_less, 2),
+        }
+    return {
+        "body": label,
+        "chains": list(chains),
+        "centre": [round(float(x), 2) for x in placed.place],
+        "score": round(placed.score, 2),
+        "other_place": other,
+    }
+
+
+def _by_copy(
+    part: RigidPart, kinds: Sequence[Kind], found: Sequence[PlacedBody], links: Sequence[ChainLink]
+) -> list[list[PlacedBody]]:
+    """Return the bodies of each copy of a part: of several copies those that its chain joins best."""
+    of = [[each for each in found if each.kind == part.first + body] for body in range(part.n_bodies)]
+    copies = [[first] for first in of[0]]
+    for body in range(1, part.n_bodies):
+        apart = [[_apart(copy, each, kinds, links) for each in of[body]] for copy in copies]
+        for copy, column in zip(*linear_sum_assignment(np.array(apart))):
+            copies[copy].append(of[body][column])
+    return copies
+
+
+def _apart(
+    copy: Sequence[PlacedBody], body: PlacedBody, kinds: Sequence[Kind], links: Sequence[ChainLink]
+) -> float:
+    """Return how far the ends of the chain are apart between a body and those of a copy, in Å."""
+    total = 0.0
+    for other in copy:
+        for link in links:
+            if {link.first, link.second} == {other.kind, body.kind}:
+                ends = {link.first: link.first_atom, link.second: link.second_atom}
+                a, b = (
+                    each.rotation @ kinds[each.kind].body.atoms[ends[each.kind]] + each.place
+                    for each in (other, body)
+                )
+                total += float(np.linalg.norm(a - b))
+    return total
+
+
+def _together(
+    parts: Sequence[RigidPart],
+    kinds: Sequence[Kind],
+    placed: _OnEachBody,
+    density_map: DensityMap,
+    resolution: float,
+    path: Path,
+) -> tuple[_OnEachBody, list[float]]:
+    """Return bodies where all of them together fit best, near where they are, with the similarity before and after."""
+    bodies = write_placed(path, parts, kinds, placed)
+    model = read_model(path)
+    of_atoms = np.array([bodies[record.residue[:3]] for record in model.records])
+    rigid = RigidBodies(model, density_map, resolution, of_atoms)
+    before = rigid.similarity(rigid.start(), rigid.centres)[0]
+    after, rotations, places = rigid.refined(rigid.start(), rigid.centres)
+    number = 0
+    moved: _OnEachBody = []
+    for copies in placed:
+        moved.append([])
+        for copy in copies:
+            moved[-1].append([])
+            for each in copy:
+                turn = rotations[number].as_matrix()
+                place = turn @ (each.place - rigid.centres[number]) + places[number]
+                moved[-1][-1].append(replace(each, rotation=turn @ each.rotation, place=place))
+                number += 1
+    return moved, [float(before), float(after)]

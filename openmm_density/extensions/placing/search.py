@@ -1,0 +1,198 @@
+"""All rotations and translations of a rigid body in a map, and the nearest maxima of the best of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from ...validation.map_checks.rigid_search import rotations
+from .search_map import SearchMap, deposited, filtered
+
+# Between rotations the atoms at the radius of gyration move by this part of the resolution.
+_ROTATION_STEP = 0.6
+_LEAST_ROTATIONS, _MOST_ROTATIONS = 400, 8000
+# A body is sampled so many times finer than the map.
+_FINER = 2
+_BLOCK = 3
+CANDIDATES = 150
+_REFINED_ATOMS = 800
+_STEPS = 40
+
+
+@dataclass(frozen=True)
+class Body:
+    """A rigid body: its atoms (N, 3) about their centre in Å, their atomic numbers, which are Cα or P, and the names (T,) of the
+    residues of these.
+    """
+
+    atoms: np.ndarray
+    weights: np.ndarray
+    trace: np.ndarray
+    names: np.ndarray
+
+    @property
+    def gyration(self) -> float:
+        """The radius of gyration, in Å."""
+        return float(np.sqrt((self.atoms**2).sum(axis=1).mean()))
+
+
+@dataclass(frozen=True)
+class BodyPoses:
+    """Places of a body, the best first: x → rotation · x + place."""
+
+    scores: np.ndarray
+    rotations: np.ndarray  # (P, 3, 3)
+    places: np.ndarray  # (P, 3)
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    def chosen(self, rows: np.ndarray) -> BodyPoses:
+        """Return some of them."""
+        return BodyPoses(self.scores[rows], self.rotations[rows], self.places[rows])
+
+
+class BodyTemplate:
+    """A body's density on voxels of its own, filtered as the map is, of norm 1."""
+
+    def __init__(self, body: Body, target: SearchMap) -> None:
+        self.voxel = target.voxel / _FINER
+        radius = float(np.linalg.norm(body.atoms, axis=1).max()) + target.resolution
+        half = int(np.ceil(radius / self.voxel))
+        n = 2 * half + 1
+        data = deposited(body.atoms / self.voxel + half, body.weights, (n, n, n)).to(target.data.device)
+        self.data = filtered(data, self.voxel, target.resolution)
+        self.half, self.radius = half, radius
+        side = int(np.ceil(radius / target.voxel))
+        self.side = 2 * side + 1
+        line = torch.arange(-side, side + 1, device=data.device, dtype=torch.float32) * target.voxel
+        z, y, x = torch.meshgrid(line, line, line, indexing="ij")
+        self.points = torch.stack([x, y, z], dim=-1).reshape(-1, 3)
+        norm = float(self.data.square().sum().sqrt()) / _FINER**1.5
+        self.data = self.data / norm
+
+    def rotated(self, turns: torch.Tensor) -> torch.Tensor:
+        """Return the density on the voxels of the map, for rotations (B, 3, 3), shape (B, side, side, side)."""
+        # The value at x is that of the body at R⁻¹ x.
+        at = torch.einsum("pi,bij->bpj", self.points, turns) / (self.half * self.voxel)
+        grid = at.reshape(len(turns), self.side, self.side, self.side, 3)
+        data = self.data.expand(len(turns), 1, *self.data.shape)
+        return functional.grid_sample(data, grid, align_corners=True)[:, 0]
+
+
+def search(
+    body: Body, target: SearchMap, tell: Callable[[int, int], None] = lambda *_: None, keep: int = CANDIDATES
+) -> BodyPoses:
+    """Return the best places of a body anywhere in a map, refined."""
+    device, shape = target.data.device, tuple(target.data.shape)
+    template = BodyTemplate(body, target)
+    reach = max(body.gyration, target.resolution)
+    count = 8 * np.pi**2 * (reach / (_ROTATION_STEP * target.resolution)) ** 3
+    every = rotations(int(np.clip(count, _LEAST_ROTATIONS, _MOST_ROTATIONS)))
+    turns = torch.from_numpy(every.as_matrix().astype(np.float32)).to(device)
+    batch = 4 if device.type == "cpu" else max(int(2e8 / np.prod(shape)), 1)
+    block = min(_BLOCK, *shape)
+    spectrum = target.spectrum
+    found, where = [], []
+    side = template.side // 2
+    for first in range(0, len(turns), batch):
+        some = turns[first : first + batch]
+        inside = template.rotated(some)
+        padded = torch.zeros(len(some), *shape, device=device)
+        padded[:, : template.side, : template.side, : template.side] = inside
+        product = torch.fft.rfftn(padded, dim=(1, 2, 3)).conj() * spectrum
+        scores = torch.fft.irfftn(product, s=shape, dim=(1, 2, 3))
+        best, at = functional.max_pool3d(scores[:, None], block, return_indices=True, ceil_mode=True)
+        best, at = best.flatten(1), at.flatten(1)
+        top = best.topk(min(60, best.shape[1]), dim=1)
+        found.append(top.values)
+        where.append(at.gather(1, top.indices))
+        tell(min(first + batch, len(turns)), len(turns))
+    scores, voxels = torch.cat(found).cpu().numpy(), torch.cat(where).cpu().numpy()
+    order = np.argsort(-scores, axis=None, kind="stable")[: 40 * keep]
+    number, voxel = order // scores.shape[1], voxels.reshape(-1)[order]
+    k, j, i = np.unravel_index(voxel, shape)
+    # The template's centre is `side` voxels from its corner; what is shifted around the end began before the first.
+    index = (np.stack([i, j, k], axis=1) + side) % np.array(shape[::-1])
+    places = target.origin + target.voxel * index
+    poses = BodyPoses(scores.reshape(-1)[order], every.as_matrix()[number], places)
+    rough = poses.chosen(distinct_rows(poses, body, 0.75 * target.resolution, 2 * keep))
+    fine = refined(rough, body, target)
+    return fine.chosen(distinct_rows(fine, body, 0.4 * target.resolution, keep))
+
+
+def refined(poses: BodyPoses, body: Body, target: SearchMap, steps: int = _STEPS) -> BodyPoses:
+    """Return the nearest maxima of the correlation, all poses at once, uphill in steps of their own lengths; the best first."""
+    device = target.data.device
+    every = -(-len(body.atoms) // _REFINED_ATOMS)
+    atoms = torch.from_numpy(body.atoms[::every].astype(np.float32)).to(device)
+    weights = torch.from_numpy(body.weights[::every].astype(np.float32)).to(device)
+    smooth = target.data[None, None]
+    size = torch.tensor(target.data.shape[::-1], device=device) - 1
+    turn = torch.from_numpy(poses.rotations.astype(np.float32)).to(device)
+    place = torch.from_numpy(((poses.places - target.origin) / target.voxel).astype(np.float32)).to(device)
+    radius = max(body.gyration, 1.0)
+    length = torch.full((len(poses), 1), 0.15 * target.resolution, device=device)
+    weights = weights / weights.sum()
+
+    def value(turn: torch.Tensor, place: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return scores, and their slopes along rotation vectors times the radius, and along shifts, Å⁻¹."""
+        rotated = torch.einsum("bij,nj->bni", turn, atoms)
+        points = (rotated / target.voxel + place[:, None]).detach().requires_grad_(True)
+        grid = (2 * points / size - 1)[:, None, None]
+        values = functional.grid_sample(smooth.expand(len(turn), -1, -1, -1, -1), grid, align_corners=True)
+        total = (values[:, 0, 0, 0] * weights).sum(dim=1)
+        (slope,) = torch.autograd.grad(total.sum(), points)
+        slope = slope / target.voxel
+        torque = torch.linalg.cross(rotated, slope).sum(dim=1) / radius
+        return total.detach(), torque, slope.sum(dim=1)
+
+    with torch.enable_grad():
+        score, torque, force = value(turn, place)
+        for _ in range(steps):
+            norm = torch.sqrt((torque**2).sum(1, keepdim=True) + (force**2).sum(1, keepdim=True)) + 1e-20
+            vector = torque / norm * length / radius
+            new_turn = _exponential(vector) @ turn
+            new_place = place + force / norm * length / target.voxel
+            new, new_torque, new_force = value(new_turn, new_place)
+            better = new > score
+            score = torch.where(better, new, score)
+            keep = better[:, None]
+            turn = torch.where(keep[..., None], new_turn, turn)
+            place = torch.where(keep, new_place, place)
+            torque, force = torch.where(keep, new_torque, torque), torch.where(keep, new_force, force)
+            length = torch.where(keep, length * 1.3, length * 0.4)
+    found = BodyPoses(
+        score.cpu().numpy().astype(np.float64),
+        turn.cpu().numpy().astype(np.float64),
+        place.cpu().numpy().astype(np.float64) * target.voxel + target.origin,
+    )
+    return found.chosen(np.argsort(-found.scores, kind="stable"))
+
+
+def _exponential(vectors: torch.Tensor) -> torch.Tensor:
+    x, y, z = vectors.unbind(1)
+    zero = torch.zeros_like(x)
+    cross = torch.stack([zero, -z, y, z, zero, -x, -y, x, zero], dim=1).reshape(-1, 3, 3)
+    return torch.linalg.matrix_exp(cross)
+
+
+def distinct_rows(poses: BodyPoses, body: Body, least: float, most: int) -> np.ndarray:
+    """Return the rows of poses, the best first, that differ by a root mean square distance of the atoms from better ones."""
+    spread = body.atoms.T @ body.atoms / len(body.atoms)
+    kept: list[int] = []
+    for row in range(len(poses)):
+        if kept:
+            turned = poses.rotations[kept] - poses.rotations[row]
+            square = np.einsum("pij,jk,pik->p", turned, spread, turned)
+            square += ((poses.places[kept] - poses.places[row]) ** 2).sum(axis=1)
+            if square.min() < least**2:
+                continue
+        kept.append(row)
+        if len(kept) == most:
+            break
+    return np.array(kept, dtype=np.int64)

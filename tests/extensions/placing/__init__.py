@@ -1,0 +1,1 @@
+"""Chains and domains placed one by one."""
