@@ -81,22 +81,20 @@ def test_atoms_pressed_onto_each_other_are_driven_apart_along_what_is_between_th
     assert gradient.flatten().tolist() == pytest.approx([most, 0.0, 0.0, -most, 0.0, 0.0], rel=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("both_ways", "row_of_all"), [(False, True), (False, False), (True, True)], ids=["row", "column", "twice"]
-)
-def test_no_number_of_atoms_pressed_onto_one_wraps_its_force(both_ways, row_of_all):
+@pytest.mark.parametrize("row_of_all", [True, False], ids=["row", "column"])
+def test_no_number_of_atoms_pressed_onto_one_wraps_its_force(row_of_all, monkeypatch):
     """More than 549 times the largest force of a pair is no int64 in units of 2⁻²⁴."""
+    if not ON_GPU:
+        monkeypatch.setattr(gpu, "_shape_of_programs", lambda n_atoms: (64, 64, 1))
     n, crowd = 571, torch.arange(1, 571, dtype=torch.int32)
     positions = torch.full((n, 3), 1.0)
     positions[0, 0] += 1e-2  # the others are in one place, and not listed with each other
-    lengths = torch.tensor([570 * row_of_all] + [int(both_ways or not row_of_all)] * 570)
-    offsets = torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)]).int()
-    rows = [crowd] * row_of_all + [torch.zeros(570, dtype=torch.int32)] * (both_ways or not row_of_all)
-    listed = [offsets, torch.cat(rows), torch.zeros(int(offsets[-1]), dtype=torch.int32)]
+    offsets = torch.tensor([0, *([570] * 571 if row_of_all else range(571))], dtype=torch.int32)
+    listed = [offsets, crowd if row_of_all else 0 * crowd, 0 * crowd]
     parameters = torch.tensor([[0.3, 0.5, 0.0]]).repeat(n, 1)
     arguments = [positions, None, *listed, parameters, LENNARD_JONES, 0.9, [0.9]]
-    gradient = gpu.pairs(*on_device(arguments), both_ways=both_ways)[1].cpu()
-    expected = reference.pairs(*arguments, both_ways=both_ways)[1]
+    gradient = gpu.pairs(*on_device(arguments))[1].cpu()
+    expected = reference.pairs(*arguments)[1]
     assert expected[0, 0] == pytest.approx(-5.7e11)
     assert (gradient - expected).abs().max() < 1e-5 * 5.7e11
 
