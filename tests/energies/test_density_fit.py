@@ -769,27 +769,3 @@ def test_calibration(peptide):
     context.setPositions(positions / 10 + 50)
     with pytest.raises(InputError, match="no density in the map"):
         fit.calibrate(context)
-
-
-@pytest.mark.parametrize("measure", MEASURES)
-def test_a_crystal_cell_repeats(fragment, measure):
-    heavy = fragment.positions[fragment.heavy]
-    lengths = np.ptp(heavy, axis=0) + 14.0
-    size = np.ceil(lengths / 1.1).astype(int)
-    matrix = np.diag(lengths / size)
-    matrix[0, 1], matrix[0, 2], matrix[1, 2] = 0.25, -0.2, 0.15
-    grid = DensityMap(np.zeros(size[::-1], np.float32), matrix, heavy.min(axis=0) - 7, periodic=True)
-    crystal = DensityMap.simulate(fragment.topology, fragment.positions + 0.5, 5.0, like=grid)
-    assert crystal.periodic
-    fit = DensityFit(
-        crystal, fragment.topology, 5.0, positions=fragment.positions, **measure_arguments(measure)
-    )
-    assert fit.target.periodic
-    away = fragment.positions + 3 * (matrix * size)[:, 0] - (matrix * size)[:, 2]
-    assert fit.similarity(away) == pytest.approx(fit.similarity(fragment.positions), rel=1e-5)
-    here, there = (
-        forces_of(context_of(system_of(fragment.n, fit.create_force()), x))
-        for x in (fragment.positions, away)
-    )
-    np.testing.assert_allclose(here, there, rtol=0, atol=1e-4 * np.abs(here).max())
-    assert np.abs(here).max() > 0.1

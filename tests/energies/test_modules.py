@@ -192,61 +192,6 @@ def whole_molecules(name="cross-correlation"):
     return WholeMolecules(energy, ATOMS, N_PARTICLES, MOLECULES, references())
 
 
-@boxes
-@pytest.mark.parametrize("name", ["cross-correlation", "map-potential"])
-def test_wrapping_whole_molecules_changes_neither_energy_nor_forces(box, name):
-    k = torch.tensor(250.0)
-    energy, forces = energy_of(name)(POSITIONS, k)
-    module = torch.jit.script(whole_molecules(name))
-    generator = torch.Generator().manual_seed(0)
-    for trial in range(12):
-        steps = torch.randint(-2, 3, (N_PARTICLES, 3), generator=generator).double()
-        if trial == 0:
-            steps.zero_()
-        steps[ATOMS] = torch.randint(-3, 4, (3, 3), generator=generator).double()[MOLECULES]
-        wrapped = POSITIONS + steps @ box
-        found, found_forces = module(wrapped, box, k)
-        assert float(found) == pytest.approx(float(energy), rel=1e-9)
-        torch.testing.assert_close(found_forces, forces, rtol=0, atol=1e-5 * float(forces.abs().max()))
-        assert found_forces.is_contiguous()
-        assert found_forces.shape == (N_PARTICLES, 3)
-
-
-@boxes
-def test_a_molecule_goes_to_the_image_nearest_to_its_reference(box):
-    module = whole_molecules()
-    around = torch.cartesian_prod(*[torch.arange(-9.0, 10.0, dtype=torch.float64)] * 3) @ box
-    generator = torch.Generator().manual_seed(1)
-    for _ in range(60):
-        shift = torch.randn(3, 3, generator=generator, dtype=torch.float64) * 1.5
-        moved = POSITIONS.clone()
-        moved[ATOMS] += shift[MOLECULES]
-        whole = module.whole(moved, box)
-        displaced = torch.stack([(whole[m == MOLECULES]).mean(dim=0) for m in range(3)]) - references()
-        nearest = (shift[:, None, :] + around).norm(dim=2).min(dim=1).values
-        torch.testing.assert_close(displaced.norm(dim=1), nearest)
-        # Whole: distances within a molecule are kept.
-        for m in range(3):
-            members = m == MOLECULES
-            torch.testing.assert_close(
-                torch.pdist(whole[members]), torch.pdist(POSITIONS[ATOMS][members]), rtol=0, atol=1e-9
-            )
-
-
-def test_wrapped_positions_in_single_precision():
-    box = torch.tensor(BOXES["triclinic"])
-    k = torch.tensor(250.0)
-    energy, forces = energy_of("cross-correlation")(POSITIONS, k)
-    wrapped = POSITIONS.clone()
-    wrapped[ATOMS] += (
-        torch.tensor([[2.0, -1.0, 1.0], [0.0, 0.0, 1.0], [-1.0, 0.0, 0.0]]).double()[MOLECULES] @ box.double()
-    )
-    found, found_forces = whole_molecules()(wrapped.float(), box.float(), k)
-    assert found_forces.dtype == torch.float32
-    assert float(found) == pytest.approx(float(energy), rel=1e-4)
-    torch.testing.assert_close(found_forces.double(), forces, rtol=0, atol=1e-4 * float(forces.abs().max()))
-
-
 def test_the_derivative_with_respect_to_the_strength_passes_through_the_wrapping():
     box = torch.tensor(BOXES["cubic"], dtype=torch.float64)
     module = torch.jit.freeze(torch.jit.script(whole_molecules()).eval())

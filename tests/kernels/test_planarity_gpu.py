@@ -17,7 +17,6 @@ from .test_planarity import (
     largest,
     mixed,
     packed,
-    with_field,
 )
 
 ON_GPU = torch.cuda.is_available()
@@ -129,33 +128,6 @@ def test_strided_positions(poisoned):
     assert not wide.is_contiguous()
     _, gradient = planarity(positions, *planes)
     assert torch.equal(gpu.planarity(wide, *on_device(planes))[1].cpu(), gradient)
-
-
-@pytest.mark.parametrize(
-    ("positions", "change", "message"),
-    [
-        (torch.zeros(7, 3), None, "members holds index 7, but there are 7 positions"),
-        (torch.zeros(8, 2), None, r"shape \(atoms, 3\)"),
-        (torch.zeros(8, 3, dtype=torch.int32), None, "float32 or float64"),
-        (torch.zeros(8, 3), with_field(members=lambda p: p.members - 1), "members holds index -1"),
-        (torch.zeros(8, 3), with_field(members=lambda p: p.members.long()), "members must be a contiguous"),
-        (torch.zeros(8, 3), with_field(offsets=lambda p: p.offsets + 1), "offsets must rise from 0 to 8"),
-        (
-            torch.zeros(8, 3),
-            with_field(inverse_sigmas=lambda p: p.inverse_sigmas[:7]),
-            "8 members need as many",
-        ),
-        (
-            torch.zeros(8, 3),
-            with_field(atom_members=lambda p: p.atom_members + 1),
-            "atom_members holds index 8, but there are 8 members",
-        ),
-    ],
-)
-def test_bad_tables_are_refused(positions, change, message):
-    planes = packed(2, 4)
-    with pytest.raises(ValueError, match=message):
-        planarity(positions, *(planes if change is None else change(planes)))
 
 
 def test_tables_are_read_once_and_again_when_they_change(monkeypatch):

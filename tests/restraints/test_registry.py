@@ -13,7 +13,6 @@ from openmm_density.models import Model, read_model
 from openmm_density.restraints import (
     DEFAULT_RESTRAINTS,
     RESTRAINTS,
-    find_violations,
     make_restraints,
     restraint_names,
 )
@@ -127,21 +126,3 @@ def test_options_go_to_their_restraint(fragment: Model) -> None:
     assert elastic.force_constant == 20 and elastic.n_domains == 1
     with pytest.raises(InputError, match='options for "distance"'):
         make_restraints("ss", fragment.topology, fragment.positions, options={"distance": {}})
-
-
-def test_violations_are_listed_by_name(fragment: Model) -> None:
-    restraints = make_restraints("default,position", fragment.topology, fragment.positions)
-    assert find_violations(restraints, fragment.positions) == {
-        "ss": [],
-        "base-pairs": [],
-        "sugar-puckers": [],
-        "chirality": [],
-        "cis": [],
-        "position": [],
-    }
-    mirrored = fragment.positions * [-1.0, 1.0, 1.0]
-    found = find_violations(restraints, mirrored)
-    residues = [residue for residue in fragment.topology.residues() if residue.name != "GLY"]
-    named = {violation.residues[0] for violation in found["chirality"]}
-    assert named == {f"A {residue.name} {residue.id}" for residue in residues}
-    assert found["ss"] and found["position"] and not found["cis"]

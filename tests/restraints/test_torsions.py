@@ -203,31 +203,6 @@ def test_secondary_structure_is_free_as_it_is_and_costs_when_it_unwinds(kinase: 
     assert violations[0].deviation == max(violation.deviation for violation in violations)
 
 
-def test_hydrogen_bonds_of_helices_and_strands(kinase: Model) -> None:
-    restraint = HydrogenBondRestraint(kinase.topology, kinase.positions)
-    atoms = list(kinase.topology.atoms())
-    assert {(atoms[i].name, atoms[j].name) for i, j in restraint.pairs} == {("N", "O")}
-    assert 60 < restraint.n_terms < 160
-    assert restraint.lengths.min() > 2.5 and restraint.lengths.max() < 3.6
-    # In a helix the donor is four residues behind.
-    steps = [atoms[i].residue.index - atoms[j].residue.index for i, j in restraint.pairs]
-    assert steps.count(4) > 0.4 * len(steps)
-    context = context_with(restraint.create_force(), len(atoms))
-    assert energy_at(context, kinase.positions) == 0
-    nitrogen, oxygen = restraint.pairs[10]
-    apart_by = kinase.positions[nitrogen] - kinase.positions[oxygen]
-    pulled, pushed = kinase.positions.copy(), kinase.positions.copy()
-    pulled[nitrogen] += 0.8 / np.linalg.norm(apart_by) * apart_by
-    pushed[nitrogen] -= 0.8 / np.linalg.norm(apart_by) * apart_by
-    own = [k for k, pair in enumerate(restraint.pairs) if nitrogen in pair]
-    longer = np.linalg.norm(pulled[restraint.pairs[own, 0]] - pulled[restraint.pairs[own, 1]], axis=1)
-    beyond = np.maximum(longer - restraint.lengths[own] - 0.3, 0)
-    assert energy_at(context, pulled) == pytest.approx(0.5 * 100.0 * (beyond**2).sum(), rel=1e-6)
-    violation = restraint.violations(pulled)[0]
-    assert violation.atoms == (nitrogen, oxygen) and violation.value == pytest.approx(violation.target + 0.8)
-    assert energy_at(context, pushed) == 0 and restraint.violations(pushed) == []
-
-
 def test_models_without_what_is_restrained(small_data: Path, tmp_path: Path) -> None:
     kinds = (PeptideRestraint, ChiralityRestraint, SecondaryStructureRestraint, HydrogenBondRestraint)
     water = app.Topology()

@@ -14,7 +14,6 @@ from openmm_density.validation.fsc import (
     half_map_fsc,
     model_fsc,
     shell_correlation,
-    unmasked_model_fsc,
 )
 
 
@@ -146,23 +145,3 @@ def test_errors(fragment):
         model_fsc(density_map, topology, positions, 0)
     with pytest.raises(InputError, match="positions"):
         model_fsc(density_map, topology, positions[1:], 3.64)
-
-
-def test_noise_away_from_the_model_lowers_the_curve_without_a_mask_alone(fragment, monkeypatch):
-    density_map, topology, positions = fragment
-    box = DensityMap(
-        np.pad(density_map.data, 10),
-        density_map.matrix,
-        density_map.origin - density_map.matrix @ [10, 10, 10],
-    )
-    clean = DensityMap.simulate(topology, positions, 4.0, like=box)
-    noise = np.random.default_rng(1).normal(0, 0.3 * clean.data.std(), clean.shape).astype(np.float32)
-    noisy = replace(clean, data=clean.data + noise)
-    without = unmasked_model_fsc(noisy, topology, positions, b_factors=32.0)
-    masked = model_fsc(noisy, topology, positions, 4.0)
-    assert without.resolution() > masked.resolution()
-    assert unmasked_model_fsc(clean, topology, positions, b_factors=32.0).resolution() < 4.2
-    monkeypatch.setattr("openmm_density.validation.fsc.MOST_UNMASKED_VOXELS", 1000)
-    cropped = unmasked_model_fsc(noisy, topology, positions, b_factors=32.0)
-    assert len(cropped.frequency) < len(without.frequency)
-    assert unmasked_model_fsc(replace(noisy, periodic=True), topology, positions, b_factors=32.0) is None
