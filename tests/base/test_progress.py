@@ -122,16 +122,6 @@ def test_after_a_minute_a_pipe_gets_a_line_for_each_stage_and_each_minute(monkey
     assert not sys.platform.startswith("linux") or all(each.endswith(" GB") for each in told)
 
 
-@pytest.mark.parametrize("step_seconds", [0.05, 0.2])
-def test_a_fit_of_more_than_ten_minutes_says_so_when_its_first_steps_tell(step_seconds, now, capsys):
-    with Display(STAGES) as bar:
-        for step in (0, 40, 80, 120):
-            bar.update(step, 10000, "draw", None)
-            now[0] += 40 * step_seconds
-    told = ["the 9960 steps to come will take about 0:33:12 + 1 search"] if step_seconds > 0.1 else []
-    assert capsys.readouterr().err.splitlines() == told
-
-
 def test_the_shell_of_ipython_is_no_notebook(notebook, monkeypatch):
     assert in_notebook()
     monkeypatch.setattr(sys.modules["IPython"], "get_ipython", lambda: SimpleNamespace())
@@ -165,41 +155,6 @@ def test_time_left_is_that_of_steps_and_searches_are_counted(now):
         now[0] += 4
         clock.update(step, 1000, "draw")
     assert str(clock) == "0:01:20 + 2 searches"
-
-
-def test_while_a_search_goes_on_its_own_time_is_told_and_it_is_no_time_of_steps(now):
-    clock = Clock(CLOCK_STAGES)
-    for step in (0, 40, 80, 120):
-        now[0] += 4
-        clock.update(step, 1000, "draw")
-    for doing in ("rebuild", "register: A 61-72 (1 of 40)", "register: A 80-83 (2 of 40)"):
-        clock.update(120, 1000, doing)
-        now[0] += 60
-    assert str(clock) == "0:03:00"
-    clock.update(160, 1000, "heat")
-    assert str(clock) == "0:01:24 + 1 search"
-    now[0] += 4
-    clock.update(200, 1000, "heat")
-    assert str(clock) == "0:01:20 + 1 search"
-    clock.update(240, 1000, "anneal")
-    assert str(clock) == "0:01:16"
-
-
-def test_stages_of_one_name_are_counted_by_the_searches_between_them(now):
-    clock = Clock([("heat", True), ("heat", True), ("heat", True)])
-    clock.update(0, 300, "minimize")
-    left = []
-    for begin in (0, 100, 200):
-        for step, doing in (
-            (begin, "rebuild"),
-            (begin + 40, "heat"),
-            (begin + 80, "heat"),
-            (begin + 100, "heat"),
-        ):
-            now[0] += 1
-            clock.update(step, 300, doing)
-        left.append(str(clock))
-    assert left == ["0:00:07 + 2 searches", "0:00:03 + 1 search", "0:00:00"]
 
 
 def test_after_an_interruption_no_steps_are_left_to_wait_for(now):

@@ -9,7 +9,6 @@ import pytest
 
 from openmm_density.models import read_model
 from openmm_density.models.chemistry.ramachandran_tables import ALLOWED, FAVOURED, ramachandran_tables
-from openmm_density.report.fit_plots import fsc_figure, geometry_figure, progress_figure
 from openmm_density.report.pucker_plot import pucker_figure, pucker_plot
 from openmm_density.report.ramachandran_plot import ramachandran_figure
 from openmm_density.report.residue_plots import agreement_figure, b_factor_figure
@@ -52,31 +51,6 @@ def test_b_factors_are_drawn_where_they_differ():
         and b_factor_figure(residues, [None] * 3) is None
     )
     assert b_factor_figure(residues, [20.0, None, 30.0])["data"][0]["customdata"] == [0, 2]
-
-
-def test_progress_has_a_panel_for_what_the_log_has():
-    log = [
-        {"step": 200 * n, "cc": 0.1 * n, "similarity": 0.5, "strength": 10.0, "temperature": 300.0}
-        for n in range(5)
-    ]
-    stages = [{"name": "<heat>", "steps": 400}, {"name": "cool", "steps": 400}]
-    figure = progress_figure(log, stages)
-    assert [trace["name"] for trace in figure["data"]] == ["CC", "similarity", "strength", "temperature"]
-    assert [each["text"] for each in figure["layout"]["annotations"]] == ["&lt;heat>", "cool"]
-    assert len(progress_figure([{**row, "ca_rmsd": 1.0} for row in log], stages)["data"]) == 5
-    assert progress_figure([], stages) is None
-
-
-def test_curves_and_bars_are_left_out_where_there_are_none():
-    curve = {"frequency": [0.05, 0.1, 0.2], "correlation": [1.0, 0.8, 0.2]}
-    figure = fsc_figure({"initial": ("before", None), "final": ("after", curve)})
-    assert [trace["name"] for trace in figure["data"]] == ["after"]
-    assert figure["layout"]["xaxis"]["ticktext"] == ["20", "10", "6", "5"]
-    assert fsc_figure({"final": ("after", None)}) is None
-    report = {"bond_rmsz": 0.4, "ramachandran_outlier_count": 2, "ramachandran_count": 50}
-    bars = geometry_figure({"final": ("after", report), "reference": ("reference", None)})["data"]
-    assert [bar["y"] for bar in bars] == [[0.4], [4.0]]
-    assert geometry_figure({"final": ("after", {})}) is None
 
 
 def test_the_ramachandran_plot_has_the_residues_in_their_regions(tmp_path):

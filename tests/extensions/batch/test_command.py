@@ -213,30 +213,6 @@ def fits_on_gpus(share):
     return Counter(place["CUDA_VISIBLE_DEVICES"] for place in share.places)
 
 
-def test_no_more_fits_share_a_gpu_than_its_memory_has_room_for(monkeypatch):
-    monkeypatch.setattr(devices, "core_count", lambda: 16)
-    asked = []
-
-    def run(words, **_):
-        asked.append(words)
-        return type("", (), {"returncode": 0, "stdout": "143771\n24564\n"})
-
-    monkeypatch.setattr(devices.subprocess, "run", run)
-    assert fits_on_gpus(devices.machine_shares(100, gpus=["0", "3"])) == {"0": 5, "3": 5}
-    assert asked[0][-2:] == ["-i", "0,3"] and "--query-gpu=memory.total" in asked[0]
-    assert fits_on_gpus(devices.machine_shares(100, 16, gpus=["0", "3"])) == {"0": 8, "3": 8}
-
-
-def test_gpus_are_those_that_programs_see(monkeypatch):
-    monkeypatch.setattr(
-        devices.subprocess, "run", lambda *_, **__: type("", (), {"returncode": 0, "stdout": "0\n1\n2\n3\n"})
-    )
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert devices.chosen_gpus([1, 3]) == ["1", "3"]
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,GPU-5f")
-    assert devices.visible_gpus() == ["2", "GPU-5f"] and devices.chosen_gpus([1]) == ["GPU-5f"]
-
-
 @pytest.fixture
 def with_crystal(files):
     """Return the folder with ``data.mtz``, the measured amplitudes of some crystal, as well."""
@@ -249,28 +225,6 @@ def with_crystal(files):
 
 
 CRYSTALS = ("model.pdb", "--map", "data.mtz", "--output", "many")
-
-
-def test_crystals_and_maps_mix_in_a_table(with_crystal, capsys):
-    (with_crystal / "jobs.csv").write_text(
-        "model,map,resolution,cycles,amplitudes,free-flags,free-value\n"
-        'model.pdb,data.mtz,,3,"FP,SIGFP",FREE,0\nmodel.pdb,target.mrc,5,,,,\n'
-    )
-    assert run("batch", "--table", "jobs.csv", "--output", "many", "--steps", 50, "--dry-run") == 0
-    first, second, count = capsys.readouterr().out.splitlines()
-    of_crystal = "--cycles 3 --amplitudes FP,SIGFP --free-flags FREE --free-value 0"
-    here = with_crystal
-    assert f"fit {here}/model.pdb {here}/data.mtz --seed 0 --steps 50 {of_crystal} --output" in first
-    assert f"fit {here}/model.pdb {here}/target.mrc --resolution 5 --seed 0 --steps 50 --output" in second
-    assert count == "2 fits"
-
-
-def test_options_of_amplitudes_are_those_of_every_fit(with_crystal, capsys):
-    given = ("--cycles", 2, "--amplitudes", "FP,SIGFP", "--free-value", -1, "--dry-run")
-    assert run("batch", *CRYSTALS, "--seeds", 2, *given) == 0
-    lines = capsys.readouterr().out.splitlines()
-    words = "--seed 1 --amplitudes FP,SIGFP --free-value -1 --cycles 2 --output"
-    assert len(lines) == 3 and f"{with_crystal}/data.mtz {words}" in lines[1]
 
 
 @pytest.mark.parametrize(

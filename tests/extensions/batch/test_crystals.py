@@ -11,7 +11,6 @@ from openmm_density.extensions.batch import Batch, Job, batch, consensus_of, job
 from openmm_density.extensions.batch.consensus import ALL_COPIES, AMPLITUDES, R_FREE, Ranking
 from openmm_density.extensions.batch.held_out import HeldOut, check_held_out
 from openmm_density.extensions.batch.job_folder import JobFolder
-from openmm_density.extensions.batch.job_results import summary_figures
 from openmm_density.extensions.batch.outcome import write_outcome
 from openmm_density.models import read_model
 from openmm_density.report.results import CRYSTAL_SETTINGS
@@ -84,23 +83,6 @@ def test_all_copies_decide_where_there_is_symmetry(outcome):
     assert "by its CC of 0.750 of all copies with the map that they were fitted into" in found.verdict
 
 
-def test_figures_are_those_of_the_summary():
-    crystal = {"r_work": 0.2, "r_free": 0.25, "r_free_initial": 0.4}
-    found = summary_figures({"crystal": crystal, "assembly": None, "cc_final": 0.9})
-    assert (found["r_work"], found["r_free"], found["r_free_before"]) == (0.2, 0.25, 0.4)
-    assert found["cc"] == 0.9 and found["cc_assembly"] is None
-    found = summary_figures({"assembly": {"cc_initial": 0.5, "cc_final": 0.8}, "cc_final": 0.9})
-    assert found["cc_assembly"] == 0.8 and found["r_free"] is None
-
-
-def test_the_order_begins_with_the_best():
-    values = (0.3, float("nan"), 0.2, 0.3)
-    assert Ranking(values).order == [0, 3, 2, 1]
-    assert Ranking(values, AMPLITUDES, R_FREE).order == [2, 0, 3, 1]
-    assert Ranking(values).taken([2, 0]).values == (0.2, 0.3)
-    assert Ranking((0.2,) * 5, AMPLITUDES, R_FREE).order == [0, 1, 2, 3, 4]
-
-
 def test_a_consensus_begins_with_the_lowest_r_free(fragment):
     model = read_model(fragment / "a.pdb")
     far = replace(model, positions=model.positions + 9.0)
@@ -166,20 +148,6 @@ def test_a_fit_to_amplitudes_goes_on_in_the_cycle_that_was_under_way(files):
     assert other.check(overwrite=True) == "replaced"
     assert list(folder.path.glob("cycle_*")) == [] and not (folder.path / CRYSTAL_SETTINGS).exists()
     assert "--resume" not in other.arguments()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "gpus"),
-    [
-        ([("--platform", "CUDA"), ()], ["0", "1"]),
-        ([("--platform", "CUDA", "--platform", "CPU"), ("--platform", "HIP")], []),
-        ([(), ("--steps", "3")], []),
-    ],
-)
-def test_a_job_that_asks_for_a_gpu_gets_one(files, monkeypatch, arguments, gpus):
-    monkeypatch.setattr(batch, "visible_gpus", lambda: ["0", "1"])
-    (job,) = jobs_of([files / "one.pdb"], [files / "map.mrc"], 5.0, files / "out")
-    assert batch.gpus_for([replace(job, arguments=own) for own in arguments]) == gpus
 
 
 def test_fits_that_name_no_platform_do_not_run_on_the_gpus_of_others():

@@ -98,20 +98,3 @@ def test_the_page_sorts_links_and_draws(batch):
         assert page.locator("#spread .main-svg").count() > 0
         assert page.eval_on_selector_all("#controls fieldset:first-child input", "boxes => boxes.length") == 3
         assert opened.said == [] and [each for each in opened.asked if not each.startswith("file:")] == []
-
-
-def test_several_maps_have_a_page_each(batch, fragment, tmp_path):
-    """The same fits, told of as of two maps."""
-    second = fragment / "second.mrc"
-    second.write_bytes((fragment / "map.mrc").read_bytes())
-    jobs = jobs_of([fragment / "a.pdb"], [fragment / "map.mrc", second], 5.0, tmp_path / "two", **OPTIONS)
-    several = Batch(jobs, tmp_path / "two")
-    for job, done in zip(jobs, batch.results.values()):
-        (tmp_path / "two").mkdir(exist_ok=True)
-        (tmp_path / "two" / job.name).symlink_to(done.folder)
-        several.results[job.name] = JobResult(job, "finished", done.figures)
-    outcomes = several.write_outcome()
-    assert [outcome.consensus for outcome in outcomes] == [None, None]
-    files = {path.name for path in (tmp_path / "two").iterdir()}
-    assert files >= {"batch.html", "batch_map.html", "batch_second.html", "batch.csv"}
-    assert 'href="batch_second.html"' in (tmp_path / "two" / "batch.html").read_text()

@@ -13,7 +13,7 @@ from openmm_density.base.errors import InputError
 from openmm_density.extensions.batch import Batch
 from openmm_density.extensions.batch.engines import ThisMachine
 from openmm_density.extensions.batch.job_folder import JobFolder
-from openmm_density.extensions.batch.run_job import MemoryRoom, host_memory, job_memory, run_job
+from openmm_density.extensions.batch.run_job import MemoryRoom, run_job
 from openmm_density.fitting.locks import FolderLock
 
 
@@ -85,49 +85,6 @@ def test_a_disk_that_is_full_for_a_while_is_tried_again(jobs, program, monkeypat
     full += [PermissionError(13, "Permission denied")]
     result = run_job(jobs[2], program("finish(cc_final=0.5)"), lambda told: None)
     assert (result.state, result.attempts) == ("failed", 1) and "Permission denied" in result.error
-
-
-def test_the_reason_is_kept_where_the_disk_that_has_the_log_is_full(jobs, program, tmp_path, monkeypatch):
-    code = """
-    tell(error="state.npz: it cannot be written (No space left on device): check the folder.")
-    sys.exit(1)
-    """
-    batch = Batch(jobs[:1], tmp_path / "out")
-    written = []
-
-    def write_tables(*_):
-        written.append(1)
-        if len(written) > 1:
-            raise InputError("it cannot be written", source="batch.csv", remedy="check the folder")
-
-    monkeypatch.setattr("openmm_density.extensions.batch.batch.write_tables", write_tables)
-    found = []
-    with pytest.raises(InputError, match=r"batch\.csv"):
-        for result in batch.run_on(nullcontext(ThisMachine()), program(code)):
-            found.append(result.error)
-    assert found == ["state.npz: it cannot be written (No space left on device): check the folder."]
-
-
-def test_a_fit_that_another_process_was_faster_to_begin_is_waited_for(jobs, program):
-    code = """
-    if (folder / "held").exists():
-        (folder / "summary.json").unlink(missing_ok=True)
-        finish(cc_final=0.5)
-    else:
-        (folder / "held").write_text("")
-        sys.exit(2)
-    """
-    settings, held = program(code), []
-
-    def tell(told):
-        if told["stage"] == "start-up" and not held:
-            held.append(FolderLock(jobs[0].folder))
-        elif told["stage"].startswith("waiting for the fit"):
-            assert f"process {os.getpid()} on" in told["stage"]
-            held[0].release()
-
-    result = run_job(jobs[0], settings, tell)
-    assert held and (result.state, result.attempts) == ("finished", 1)
 
 
 def test_a_corrected_command_begins_anew_what_failed_before_its_first_step(jobs, program):
@@ -237,12 +194,3 @@ def test_jobs_larger_than_memory_allows_wait():
     for thread in threads:
         thread.join()
     assert entered[-1] == "d"
-
-
-def test_memory_is_estimated_from_the_sizes_of_the_files(jobs, tmp_path):
-    small = job_memory(jobs[0])
-    assert 0.5e9 < small < 3e9 and host_memory() > 1e8
-    (tmp_path / "large.mrc").write_bytes(b"")
-    os.truncate(tmp_path / "large.mrc", 4 * 500**3)
-    large = job_memory(replace(jobs[0], map=str(tmp_path / "large.mrc")))
-    assert large - small > 1e9 and job_memory(jobs[0]) > 0.95e9
