@@ -9,11 +9,9 @@ from openmm import unit
 
 from openmm_density.base.errors import DeveloperWarning
 from openmm_density.energies.forces import backend_problem
-from openmm_density.fitting.fit_systems import DENSITY_GROUP
-from openmm_density.fitting.platforms import in_double_precision, platform_named
 
 from .damaged_models import DAMAGES, assert_sane, damaged, fit_of, native
-from .test_stability import blow_up_in, explode_once, nan_after
+from .test_stability import explode_once, nan_after
 
 pytestmark = pytest.mark.skipif(
     backend_problem("CudaGraphForce") is not None,
@@ -53,15 +51,6 @@ def test_the_relaxation_is_that_of_other_platforms(damage, tmp_path):
     assert np.sqrt(((relaxed[0] - relaxed[1])[alpha] ** 2).sum(axis=1).mean()) < 0.05
 
 
-@pytest.mark.parametrize("times", [1, 2])
-def test_a_blow_up_while_warming_up_is_not_blamed_on_the_map(times, monkeypatch, tmp_path):
-    fit = fit_of(native(tmp_path), tmp_path, "CUDA")
-    sizes = blow_up_in(monkeypatch, times)
-    result = fit.run()
-    assert sizes[: times + 1] == pytest.approx([4.0, 1.0, 0.25][: times + 1])
-    assert np.isfinite(result.final).all() and 5.0 <= result.strength <= 200.0
-
-
 def test_atoms_that_explode_are_rolled_back(monkeypatch, tmp_path):
     fit = fit_of(native(tmp_path), tmp_path, "CUDA")
     sizes = explode_once(monkeypatch)
@@ -98,18 +87,3 @@ def test_a_minimisation_that_blows_up_ends_in_double_precision(monkeypatch, tmp_
     fit._run.engine.minimizer.minimize(context, 50)
     assert precisions == ["mixed", "mixed", "double"]
     assert np.isfinite(in_nanometers(context)).all()
-
-
-def test_double_precision_has_the_same_density(tmp_path):
-    fit = fit_of(native(tmp_path), tmp_path, "CUDA")
-    contexts = [
-        openmm.Context(fit.system, openmm.VerletIntegrator(0.001), *platform)
-        for platform in (fit._run.engine.platform, in_double_precision(*platform_named("CUDA")))
-    ]
-    found = []
-    for context in contexts:
-        context.setPositions(fit.prepared.positions / 10)
-        context.setParameter(fit.density.parameter_name, 10.0 * fit.density.n_fitted_atoms)
-        found.append(forces_of(context, {DENSITY_GROUP}))
-    assert np.abs(found[0]).max() > 1.0
-    assert np.abs(found[0] - found[1]).max() < 1e-3 * np.abs(found[1]).max()

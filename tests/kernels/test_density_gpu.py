@@ -239,22 +239,6 @@ def test_the_same_bits_every_time_and_whatever_the_order_of_arrival(poisoned):
         assert torch.equal(first[0], again[0]) and torch.equal(first[1], again[1])
 
 
-def test_voxels_beyond_two_to_the_31st(monkeypatch):
-    """With 64-bit indices, on a grid small enough to look at."""
-    scene = small(periodic=True, n_atoms=8).correlated()
-    wide = gpu._Model.__init__
-
-    def widened(self, *arguments):
-        wide(self, *arguments)
-        self.wide = True
-
-    monkeypatch.setattr(gpu._Model, "__init__", widened)
-    if ON_GPU:
-        assert_right(scene)
-    else:
-        assert_similarity_right(scene, CROSS_CORRELATION)
-
-
 @needs_gpu
 def test_a_grid_of_more_than_two_to_the_31st_voxels():
     shape = [1300, 1290, 1288]

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from openmm import app
-from scipy.spatial.transform import Rotation
 
 from openmm_density.models import Model, read_model
 from openmm_density.models.chemistry.planes import find_planes
@@ -175,32 +173,6 @@ def test_an_ion_that_left_its_place_is_named(haemoglobin, kinesin):
     for start in (haemoglobin.positions, apart):
         found = LocalGeometry(haemoglobin.topology, start).worse(apart)
         assert pair in [each.atoms for each in of_kind(found, "metal")]
-
-
-def test_a_water_that_a_file_calls_bound_to_a_distant_ion_is_no_finding(kinesin):
-    water = next(k for k, record in enumerate(kinesin.records) if record.residue_name == "HOH")
-    magnesium = next(k for k, record in enumerate(kinesin.records) if record.element == "Mg")
-    apart = replace(kinesin, positions=along(kinesin.positions, magnesium, water, 3.2))
-    check = geometry(apart, bonds=[(magnesium, water)])
-    assert of_kind(check.worse(apart.positions), "metal") == []
-    assert of_kind(check.worse(along(apart.positions, magnesium, water, 4.0)), "metal")
-
-
-def test_a_molecule_that_turned_beside_its_surroundings_is_named(kinesin):
-    atoms = np.array([k for k, record in enumerate(kinesin.records) if record.residue_name == "ADP"])
-    centre = kinesin.positions[atoms].mean(axis=0)
-    turned = kinesin.positions.copy()
-    turned[atoms] = centre + (turned[atoms] - centre) * [-1, -1, 1]
-    (found,) = of_kind(geometry(kinesin).worse(turned), "molecule")
-    assert "ADP" in found.atoms[0] and found.after > 3
-    # With all that is around it, it may go anywhere; atoms of one element may change places.
-    elsewhere = kinesin.positions @ Rotation.from_euler("x", 90, degrees=True).as_matrix() + 30
-    exchanged = kinesin.positions.copy()
-    place = places(kinesin)
-    ends = [place(f"A ADP {kinesin.records[atoms[0]].residue_number} {name}") for name in ("O1B", "O2B")]
-    exchanged[ends] = exchanged[ends[::-1]]
-    for positions in (elsewhere, exchanged):
-        assert of_kind(geometry(kinesin).worse(positions), "molecule") == []
 
 
 def test_atoms_that_were_as_near_as_a_bond_and_are_apart_are_named(small_data):

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import importlib.metadata
 import itertools
-import math
 import sys
 from pathlib import Path
 
@@ -13,8 +11,6 @@ from openmm import app
 
 from openmm_density.models import Model, read_model
 from openmm_density.validation.geometry import GeometryReport, compare_geometry, geometry_report, ramachandran
-
-from ..small_models import shaken
 
 PARTS = ("count", "favoured_count", "allowed_count", "outlier_count", "outliers")
 
@@ -82,35 +78,6 @@ def test_d_amino_acids_have_the_mirrored_plot() -> None:
         assert found.regions.tolist() == ["F"]
     assert ramachandran(*tripeptide("DAL", "ALA", 75, -160)).regions.tolist() != ["."]
     assert ramachandran(*tripeptide("DAL", "ALA", -75, -120)).regions.tolist() == ["."]
-
-
-def test_regions_are_those_of_the_tables_read_line_by_line(native: Model) -> None:
-    model = shaken(native)
-    found = ramachandran(model.topology, model.positions)
-    report = geometry_report(model.topology, model.positions)
-    assert len(report.ramachandran_outliers) == report.ramachandran_outlier_count
-    assert report.ramachandran_outlier_count > 0.08 * report.ramachandran_count
-    folder = Path(importlib.metadata.distribution("pyrama").locate_file("pyrama/data"))
-    names = [residue.name for residue in model.topology.residues()]
-    tables: dict[str, dict[tuple[int, int], float]] = {}
-    expected = []
-    for i, *angles in zip(found.residues, np.degrees(found.phi), np.degrees(found.psi)):
-        plot = "preproline" if names[i + 1] == "PRO" else "general"
-        plot = {"GLY": "glycine", "PRO": "proline"}.get(names[i], plot)
-        if plot not in tables:
-            rows = [line.split() for line in (folder / f"pref_{plot}.data").read_text().splitlines()]
-            tables[plot] = {
-                (int(float(row[0])), int(float(row[1]))): float(row[2]) for row in rows if row[0] != "#"
-            }
-        # The centre of the cell is the nearest odd number.
-        phi, psi = (2 * math.floor(angle / 2) + 1 for angle in angles)
-        usual = tables[plot][phi, psi]
-        expected.append(
-            "F" if usual >= 0.02 else "a" if usual >= (0.0005 if plot == "general" else 0.002) else "."
-        )
-    assert tables.keys() == {"general", "glycine", "proline", "preproline"}
-    assert set(expected) == {"F", "a", "."}
-    assert found.regions.tolist() == expected
 
 
 @pytest.mark.parametrize(

@@ -140,29 +140,6 @@ def test_several_forces_act_together_and_in_any_combination():
 
 
 @on_cuda
-@pytest.mark.parametrize(
-    ("method", "properties"), [("Ewald", {}), ("PME", {}), ("PME", {"DisablePmeStream": "true"})]
-)
-def test_reciprocal_space_is_not_disturbed(method, properties):
-    positions = np.stack(np.meshgrid(*[0.25 * np.arange(16.0)] * 3), axis=-1).reshape(-1, 3)
-    n = len(positions)
-    nonbonded = openmm.NonbondedForce()
-    for i in range(n):
-        nonbonded.addParticle((-1) ** i * 0.5, 0.2, 0.1)
-    nonbonded.setNonbondedMethod(getattr(openmm.NonbondedForce, method))
-    nonbonded.setForceGroup(3)
-    system = system_of(n, nonbonded, box=np.eye(3) * 4)
-    for name in ("a", "b"):
-        system.addForce(make_force(Computation(Spring(), None, False), name, 20.0))
-    platform = openmm.Platform.getPlatformByName("CUDA")
-    context = openmm.Context(system, openmm.VerletIntegrator(0.001), platform, properties)
-    context.setPositions(positions)
-    expected = forces_of(context, groups={3}) - 80.0 * positions
-    for _ in range(20):
-        np.testing.assert_allclose(forces_of(context), expected, rtol=1e-5, atol=1e-2)
-
-
-@on_cuda
 def test_steps_beside_openmms_own_kernels_are_the_same_bits_each_time():
     positions = np.stack(np.meshgrid(*[0.25 * np.arange(14.0)] * 3), axis=-1).reshape(-1, 3)
     n = len(positions)
@@ -204,39 +181,6 @@ def test_the_minimiser_goes_to_the_cpu_where_forces_are_too_large():
     openmm.LocalEnergyMinimizer.minimize(context, maxIterations=200)
     assert np.isfinite(energy_of(context))
     assert energy_of(context) < 1e9 * (50.0**2 + 60.0**2) * 1e-3
-
-
-@on_cuda
-@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="one GPU")
-def test_in_a_context_of_several_gpus():
-    n = 20_000
-    positions = np.random.default_rng(5).random((n, 3)) * 6
-    nonbonded = openmm.NonbondedForce()
-    nonbonded.setNonbondedMethod(openmm.NonbondedForce.PME)
-    for i in range(n):
-        nonbonded.addParticle((-1) ** i * 0.1, 0.1, 0.0)
-    force = make_force(Computation(Spring(), None, False), "k", 25.0)
-    force.setForceGroup(1)
-    # Before the others and behind them.
-    behind = make_force(Computation(Spring(), np.arange(0, n, 3), False), "k", 25.0)
-    system = system_of(n, force, nonbonded, behind, box=np.eye(3) * 6)
-    found = []
-    for devices in ("0", "0,1"):
-        context = openmm.Context(
-            system,
-            openmm.VerletIntegrator(0.001),
-            openmm.Platform.getPlatformByName("CUDA"),
-            {"DeviceIndex": devices, "Precision": "mixed"},
-        )
-        context.setPositions(positions)
-        for _ in range(5):
-            found.append((energy_of(context), forces_of(context)))
-            context.getIntegrator().step(1)
-            context.setPositions(positions)
-        del context
-    for energy, forces in found:
-        assert energy == pytest.approx(found[0][0], rel=1e-5)
-        np.testing.assert_allclose(forces, found[0][1], atol=1e-4 * np.abs(found[0][1]).max())
 
 
 class Raising(torch.nn.Module):
