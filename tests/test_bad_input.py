@@ -399,9 +399,7 @@ def test_what_cannot_be_scored(folder, monkeypatch, capsys, named, arguments):
 
 def test_a_shell_that_closed_the_output_and_a_folder_that_is_gone(folder, tmp_path):
     """As with ``>&-``, and after the folder has been removed from elsewhere."""
-    command = (
-        f"{sys.executable} -m openmm_density.cli score {folder}/model.pdb {folder}/map.mrc --resolution 5"
-    )
+    command = f"{sys.executable} -m openmm_density score {folder}/model.pdb {folder}/map.mrc --resolution 5"
     (tmp_path / "gone").mkdir()
     commands = f"{command} >&-", f"cd {tmp_path}/gone && rmdir {tmp_path}/gone && {command}"
     closed, gone = (

@@ -15,13 +15,13 @@ from ..base.units import ANGSTROM_PER_NANOMETER
 from ..base.wording import counted, listing
 from ..models.chemistry.elements import is_hydrogen
 from ..models.chemistry.pierced_rings import PiercedRing, pierced_rings
-from ..models.merging import copied_force, masses_of, terms_of
+from ..models.chemistry.topologies import bonded_pairs, part_of_topology
+from ..models.merging import copied_force, masses_of, part_of_force, terms_of
 from ..restraints import make_restraints
 from .descent import descend
 from .interrupts import Stop
 from .platforms import make_context
 from .stability import Safeguard
-from .strained_part import BONDED, strained_part
 
 STRETCHED = 0.05
 """nm by which a bond differs from its ideal length in no model that was refined."""
@@ -46,6 +46,21 @@ _ROUNDS = 3
 _BEYOND, _PUSH = 0.2, 2.0e4
 _RESTRAINTS = ("chirality", "cis")
 _MOST_NAMED = 10
+_REACH = 0.6
+"""nm from what is wrong within which residues move, and from atoms that move within which they are there: farther than a bonded
+term or a contact reaches."""
+_MOST = 0.5
+"""Part of a model's atoms from which on all are relaxed."""
+
+_BONDED = (
+    openmm.HarmonicBondForce,
+    openmm.HarmonicAngleForce,
+    openmm.PeriodicTorsionForce,
+    openmm.RBTorsionForce,
+    openmm.CMAPTorsionForce,
+    openmm.CustomTorsionForce,
+)
+"""Forces of a System that act while it is relaxed."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +163,7 @@ class Relaxation:
         if not strain.is_bad:
             return given
         if strain.angle_rmsd <= BENT:
-            part = strained_part(self._system, self._topology, given, strain.atoms)
+            part = _strained_part(self._system, self._topology, given, strain.atoms)
             if part is not None:
                 safeguard = Safeguard(part.topology, part.system)
                 local = Relaxation(part.system, part.topology, safeguard, *self._platform)
@@ -195,7 +210,7 @@ class Relaxation:
         for mass in masses_of(self._system).tolist():
             soft.addParticle(mass)
         for force in self._system.getForces():
-            if isinstance(force, BONDED):
+            if isinstance(force, _BONDED):
                 soft.addForce(copied_force(force))
         names = {name: {"parameter_name": f"relaxation_{name}"} for name in _RESTRAINTS}
         for restraint in make_restraints(
@@ -301,3 +316,41 @@ def nonbonded_exceptions(system: openmm.System) -> set[frozenset[int]]:
     """Return the pairs of atoms up to three bonds apart: those between which a System's `NonbondedForce` does not act in full."""
     nonbonded = next(force for force in system.getForces() if isinstance(force, openmm.NonbondedForce))
     return set(map(frozenset, terms_of(nonbonded, "Exception", 2)[0].tolist()))
+
+
+@dataclass(frozen=True)
+class _StrainedPart:
+    """Some residues of a model as one of their own. `atoms` int (A,): those of the whole model."""
+
+    atoms: np.ndarray
+    topology: app.Topology
+    system: openmm.System  # Bonded terms, and which pairs are exceptions; atoms that are held have no mass
+
+
+def _strained_part(
+    system: openmm.System, topology: app.Topology, positions: np.ndarray, wrong: np.ndarray
+) -> _StrainedPart | None:
+    """Return what has to be relaxed of a model where some atoms are wrong; None where it is most of the model.
+
+    `positions` (N, 3) in nm; `wrong` int (W,).
+    """
+    residue_of = np.array([atom.residue.index for atom in topology.atoms()])
+
+    def residues_near(atoms: np.ndarray) -> np.ndarray:
+        apart = cKDTree(positions[atoms]).query(positions, distance_upper_bound=_REACH)[0]
+        return np.isin(residue_of, residue_of[apart <= _REACH])
+
+    moving = residues_near(wrong)
+    present = residues_near(moving)
+    if present.sum() > _MOST * len(present):
+        return None
+    atoms = np.flatnonzero(present)
+    place = np.full(len(present), -1)
+    place[atoms] = np.arange(len(atoms))
+    part = openmm.System()
+    for mass in np.where(moving, masses_of(system), 0.0)[atoms].tolist():
+        part.addParticle(mass)
+    for force in system.getForces():
+        if isinstance(force, (*_BONDED, openmm.NonbondedForce)):
+            part.addForce(part_of_force(force, place))
+    return _StrainedPart(atoms, part_of_topology(topology, atoms, bonded_pairs(topology)), part)

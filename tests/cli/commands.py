@@ -9,7 +9,7 @@ from openmm_density.cli import main
 SMALL = 12
 """Residues of a fragment that is quick to fit."""
 # In the folder of model and map.
-FIT = (sys.executable, "-m", "openmm_density.cli", "fit", "model.pdb", "target.mrc", "--resolution", "5")
+FIT = (sys.executable, "-m", "openmm_density", "fit", "model.pdb", "target.mrc", "--resolution", "5")
 
 
 def run(*arguments):

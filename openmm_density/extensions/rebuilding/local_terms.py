@@ -1,4 +1,7 @@
-"""The energy of a `LocalSystem` as arrays, for the kernel that computes it."""
+"""The energy of a `LocalSystem` as arrays, for the kernel that computes it.
+
+A new term stands here, in ``kernels/local_dynamics/energy.h``, and in `local_forces` for OpenMM, where nothing can be compiled.
+"""
 
 from __future__ import annotations
 

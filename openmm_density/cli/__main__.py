@@ -1,5 +1,0 @@
-"""Let ``python -m openmm_density.cli`` do what ``openmm-density`` does."""
-
-from . import program
-
-program()
