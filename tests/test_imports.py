@@ -1,6 +1,5 @@
 """What is imported when: the command line answers at once, and what is read back finds its operators in any order."""
 
-import ast
 import json
 import os
 import subprocess
@@ -270,29 +269,3 @@ def test_the_package_gives_its_names_and_folders():
     assert openmm_density.validation.report.__name__ == "report"
     with pytest.raises(AttributeError, match="has no attribute 'Density'"):
         openmm_density.Density  # noqa: B018
-
-
-def own_imports(path):
-    """Yield the modules of ours that a file imports by their whole names."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and not node.level:
-            names = [node.module or ""]
-        elif isinstance(node, ast.Import):
-            names = [each.name for each in node.names]
-        else:
-            continue
-        yield from (name for name in names if name.split(".")[0] == "openmm_density")
-
-
-@pytest.mark.parametrize("folder", ["openmm_density", "kernels"])
-def test_imports_are_relative_within_a_folder_and_absolute_across_the_two(folder):
-    """The kernels are installed as openmm_density.kernels, where relative names would not lead anywhere in the sources."""
-    for path in sorted((PROJECT / folder).rglob("*.py")):
-        for name in own_imports(path):
-            across = name.startswith("openmm_density.kernels") == (folder == "openmm_density")
-            assert across, (
-                f"{path.relative_to(PROJECT)} imports {name} by its whole name: begin it with a dot"
-            )
-        assert "..kernels" not in path.read_text(), (
-            f"{path.relative_to(PROJECT)}: write openmm_density.kernels"
-        )

@@ -1,6 +1,5 @@
 """The options of a fit are read once, and come back from its folder as they were."""
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -113,15 +112,3 @@ def test_a_record_comes_back_but_for_what_was_allowed(files):
     ]
     assert changed - {"model", "map", "half_map", "restrain_to"} == {"resume", "allow_scripts", "place"}
     assert told["allow_scripts"] is False and told["resume"] == "out"
-
-
-def test_options_that_an_earlier_version_did_not_know_have_their_defaults(files):
-    FitRecord.new(options(half_map=[])).write(files)
-    written = json.loads((files / "command.json").read_text())
-    for name in ("search", "place", "mirror", "map_checks", "strength_scan"):
-        del (written["options"])[name]
-    written["options"]["no_longer_known"] = 3
-    (files / "command.json").write_text(json.dumps(written))
-    resumed = FitRecord.read(files, FitOptions.of({**defaults(), "resume": "out"}))
-    assert (resumed.options.extensions["search"], resumed.options.files.mirror) == (None, False)
-    assert resumed.findings == Findings("auto")

@@ -13,7 +13,6 @@ import pytest
 from openmm import app
 
 from openmm_density import DensityFit, DensityMap, DensityReporter
-from openmm_density.energies.context_parameters import as_made, parameter_names
 from openmm_density.models import Model
 
 from ..fragments import fragment
@@ -73,22 +72,6 @@ def test_the_second_force_of_a_topology_is_told_of(model: Model, maps: tuple[Den
         two.create_force()
     # Torch warns of TorchScript, too, from 2.11 on.
     assert [each.filename for each in told if issubclass(each.category, UserWarning)] == [__file__]
-
-
-def test_the_second_force_of_a_system_is_told_of(model: Model, maps: tuple[DensityMap, ...]) -> None:
-    topology, system = topology_of(model), system_of(model)
-    one, two, other = (
-        fit_of(model, each, topology, system=system, parameter_name=name)
-        for each, name in zip((*maps, maps[1]), ("k", "k", "other"))
-    )
-    with silence():
-        system.addForce(one.create_force())
-        system.addForce(other.create_force())
-    with pytest.warns(
-        UserWarning, match='1 force .DensityFit. with the parameter "k", and this would be one more'
-    ):
-        system.addForce(two.create_force())
-    assert [parameter_names(as_made(force)) for force in system.getForces()] == [["k"], ["other"], ["k"]]
 
 
 @pytest.mark.parametrize("shared", [True, False])

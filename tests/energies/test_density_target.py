@@ -25,15 +25,6 @@ def source_of(density_map, model, measure=CORRELATION, **options):
     return TargetSource(density_map, measure, around=model.positions[:100], **options)
 
 
-def test_widths_that_need_the_same_voxels_share_one_target(density_map, model):
-    source = source_of(density_map, model, crop_margin=200.0)
-    narrow, wide, wider = (source.target(resolution, 4.5) for resolution in (5.0, 5.5, 7.5))
-    assert narrow is wide
-    # All of the map is around the model: nothing is copied.
-    assert narrow.map is density_map and not narrow.cropped and not narrow.resampled
-    assert wider.resampled and wider.map.data.size < 0.7 * narrow.map.data.size
-
-
 def test_a_wider_cutoff_keeps_more_of_the_map(density_map, model):
     source = source_of(density_map, model, crop_margin=2.0)
     near, far = source.target(5.0, 3.0), source.target(5.0, 8.0)
@@ -58,12 +49,6 @@ def test_the_potential_is_scaled_and_what_does_not_count_is_none(density_map):
     assert np.isnan(voxels[~counted]).all() and np.array_equal(voxels[counted], data[counted])
     with pytest.raises(InputError, match="threshold"):
         masked.potential(top)
-
-
-def test_voxels_are_a_copy_for_each_energy(density_map):
-    target = DensityTarget(density_map)
-    target.voxels().fill_(7.0)
-    assert density_map.data.max() != 7.0 and target.voxels().max() != 7.0
 
 
 def test_a_potential_takes_the_map_as_it_is(density_map, model):

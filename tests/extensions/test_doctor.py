@@ -14,7 +14,7 @@ from rich.console import Console
 
 from openmm_density.energies.forces import BACKENDS, ON_ALL_PLATFORMS
 from openmm_density.extensions.doctor import Diagnosis, GpuKernel, Kernel, Probe, diagnosis_text, examine
-from openmm_density.extensions.doctor.examination import Doing, probe_gpu_kernels, probe_platform
+from openmm_density.extensions.doctor.examination import Doing, probe_platform
 from openmm_density.extensions.doctor.packages import OPTIONAL_PACKAGES, PACKAGES
 from openmm_density.extensions.doctor.probes import gpu_calls
 from openmm_density.extensions.doctor.probes import probe as probe_here
@@ -160,17 +160,6 @@ def probed(backends, timeout, said=lambda _: None):
     return probe_platform("OpenCL", backends, timeout, Doing(said))
 
 
-def test_a_process_that_hangs_is_a_finding(tmp_path, monkeypatch):
-    sleeper = tmp_path / "python"
-    sleeper.write_text("#!/bin/sh\nexec sleep 60\n")
-    sleeper.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(sleeper))
-    said = []
-    ((_, probe),) = probed(["TorchForce"], 0.2, said.append)
-    assert not probe.works and probe.problem == "was not done within 0.2 s"
-    assert said == ["trying forces on OpenCL", ""]
-
-
 def test_unknown_platform_is_a_finding():
     found = probe_here("TorchForce", "Abacus")
     assert found["made"] and not found["works"] and "Abacus" in found["problem"]
@@ -241,17 +230,6 @@ def test_a_gpu_kernel_that_fails_is_told(monkeypatch):
     assert remedy.startswith("On the GPU planarity does not work")
     text = as_text(replace(healthy(), gpu="H200", gpu_kernels=kernels))
     assert "planarity on the GPU" in text and "out of resources" in text and "1.5 s" in text
-
-
-def test_gpu_kernels_are_findings_where_the_process_that_tries_them_dies(tmp_path, monkeypatch):
-    suicide = tmp_path / "python"
-    first = json.dumps({"operator": "planarity", "works": True, "problem": None, "seconds": 2.0})
-    suicide.write_text(f"#!/bin/sh\necho '{first}'\nexit 3\n")
-    suicide.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(suicide))
-    found = {kernel.operator: kernel for kernel in probe_gpu_kernels(60, Doing(lambda _: None))}
-    assert found.pop("planarity").works
-    assert all(kernel.problem == "the process ended with status 3" for kernel in found.values()) and found
 
 
 def test_a_cache_in_which_others_can_write_is_told(tmp_path, monkeypatch):

@@ -43,20 +43,6 @@ class TestConstruction:
         assert DensityMap(np.ones((1, 1, 1)), np.diag([1, 2, 3]), np.zeros(3)).is_orthogonal
         assert not DensityMap(np.ones((1, 1, 1)), np.diag([1, -2, 3]), np.zeros(3)).is_orthogonal
 
-    def test_it_is_printed_without_its_voxels(self):
-        density_map = DensityMap(np.ones((9, 12, 10)), np.diag([1.0, 1.05, 2.0]), [-1.5, 2, 30])
-        assert repr(density_map) == (
-            "DensityMap(10 × 12 × 9 voxels of 1 × 1.05 × 2 Å, origin (-1.5, 2, 30) Å, not periodic)"
-        )
-        crystal = DensityMap(
-            np.ones((9, 12, 10)), orthogonalization(TRICLINIC) / (10, 12, 9), [0, 0, 0], True
-        )
-        assert str(crystal).endswith("10 × 12 × 9 voxels of 2 × 2 × 2 Å, origin (0, 0, 0) Å, periodic)")
-
-    def test_float32_data_is_not_copied(self):
-        data = random_data((4, 5, 6))
-        assert np.shares_memory(DensityMap(data, np.eye(3), np.zeros(3)).data, data)
-
     @pytest.mark.parametrize(
         ("data", "matrix", "origin", "part"),
         [
@@ -165,18 +151,6 @@ class TestResample:
         error = np.abs(fine.data - grid_points(fine)[..., 0])[inside]
         assert error.max() < 0.1
         assert fine.data.max() < 29.2 and fine.data.min() > -0.2
-
-    def test_the_size_a_map_has_changes_nothing(self):
-        density_map = DensityMap(random_data((13, 17, 19)), np.diag([1.05, 1.05, 1.05]), np.zeros(3))
-        np.testing.assert_array_equal(density_map.resample(1.05).data, density_map.data)
-
-    def test_sizes_suit_the_fourier_transform(self):
-        density_map = DensityMap(random_data((13, 17, 19)), np.eye(3), np.zeros(3))
-        for n in density_map.resample([0.53, 0.71, 0.91]).shape:
-            for prime in (2, 3, 5):
-                while n % prime == 0:
-                    n //= prime
-            assert n == 1
 
     @pytest.mark.parametrize("voxel_size", [0, -1, np.nan])
     def test_errors(self, voxel_size):
@@ -304,8 +278,3 @@ class TestValueAt:
         outside = [[0.05, 1, 1], [5.5, 1, 1], [1, 1, 4], [np.nan, 1, 1]]
         assert np.isnan(density_map.value_at(outside)).all()
         assert np.isfinite(density_map.value_at(np.array([[0.1, 0.1, 0.1]]) * unit.nanometer)).all()
-
-    def test_grid_point_of_a_crystal(self):
-        density_map = DensityMap(random_data((4, 5, 6)), np.eye(3), np.zeros(3), periodic=True)
-        assert density_map.value_at([[-1, -2, -3]])[0] == density_map.data[1, 3, 5]
-        assert np.isnan(density_map.value_at([[np.inf, 0, 0]])[0])

@@ -14,10 +14,9 @@ from scipy.spatial.transform import Rotation
 
 from openmm_density.base.errors import InputError
 from openmm_density.fitting.placement import Placement
-from openmm_density.models import Model, prepare, read_model
+from openmm_density.models import prepare, read_model
 from openmm_density.models.kept_files.cif_document import STALE_BEGINNING, STALE_CATEGORIES
 from openmm_density.models.metadata import STALE_REMARKS, remark_number
-from openmm_density.models.odd_atoms import check_occupancies
 from openmm_density.models.structure_files import (
     header_of,
     prepared_header,
@@ -325,25 +324,6 @@ def test_links_and_cis_peptides_of_a_document_are_those_of_now(deposited: Path, 
     assert replace(model).links is model.links and near >= len(model.links)
 
 
-def test_conformers_of_two_chains_with_one_id_are_not_added_up(tmp_path: Path) -> None:
-    def serine(x: float, occupancy: float) -> list[str]:
-        return [
-            f"ATOM  {k + 1:5d} {name:^4s}{label}SER A   1    {x + k:8.3f}{k % 2:8.3f}{0 if label == 'A' else 1:8.3f}"
-            f"{1 if label == ' ' else occupancy:6.2f} 20.00           {name[0]}"
-            for k, (name, label) in enumerate(
-                [("N", " "), ("CA", " "), ("C", " "), ("O", " "), ("CB", " "), ("OG", "A"), ("OG", "B")]
-            )
-        ]
-
-    def two_chains(occupancy: float) -> Model:
-        lines = [*serine(0.0, occupancy), "TER", *serine(30.0, occupancy), "TER", "END"]
-        return read_model(written(tmp_path / "same.pdb", lines))
-
-    check_occupancies(two_chains(0.5))
-    with pytest.raises(InputError, match=r"must add up to 1 at most, found A 1 OG 1\.20"):
-        check_occupancies(two_chains(0.6))
-
-
 def test_an_atom_that_is_there_twice_is_refused(told: Path, tmp_path: Path) -> None:
     lines = told.read_text().splitlines()
     alpha = next(k for k, line in enumerate(lines) if line.startswith("ATOM") and line[12:16] == " CA ")
@@ -365,22 +345,6 @@ def test_conformers_that_share_nothing_are_told(told: Path, tmp_path: Path) -> N
             lines.append(f"{line[:16]}{altloc}{line[17:54]}  0.50{line[60:]}")
     notes = read_model(written(tmp_path / "apart.pdb", lines)).notes
     assert notes[-1].startswith("The conformers A and B of A LIG 200 have no atom in common")
-
-
-def test_secondary_structure_and_sequence_of_a_chain_without_a_name(tmp_path: Path) -> None:
-    path = write_fragment(tmp_path / "fragment.pdb", residues=8)
-    atoms = [line for line in path.read_text().splitlines() if line.startswith("ATOM")]
-    names = list(dict.fromkeys((line[22:26], line[17:20]) for line in atoms))
-    header = [
-        f"SEQRES   1   {len(names):4d}  " + " ".join(name for _, name in names),
-        f"HELIX    1   1 {names[1][1]}   {names[1][0]}  {names[5][1]}   {names[5][0]}  1{5:36d}",
-    ]
-    unnamed = [f"{line[:21]} {line[22:]}" for line in atoms]
-    model = read_model(written(tmp_path / "unnamed.pdb", [*header, *unnamed]))
-    write_model_cif(tmp_path / "out.cif", model, model.positions)
-    found = gemmi.read_structure(str(tmp_path / "out.cif"))
-    assert [chain.name for chain in found[0]] == ["A"] == [helix.start.chain_name for helix in found.helices]
-    assert list(found.entities[0].full_sequence) == [name for _, name in names]
 
 
 @pytest.mark.parametrize("letters", ["A", ""])

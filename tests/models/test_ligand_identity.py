@@ -69,18 +69,3 @@ def test_allothreonine_is_another_molecule():
     residue = residue_of()
     assert unlike(MOLECULE, residue, swapped) == "has the other hand at CB"
     assert unlike(MOLECULE, residue, None) == ""
-
-
-def test_like_groups_have_no_hand():
-    """Isobutane's carbon, whichever of its methyl groups is which."""
-    places = np.array([(0.0, 0, 0), (1.2, 1.2, 1.2), (1.2, -1.2, -1.2), (-1.2, 1.2, -1.2)])
-    bonds = ((0, 1), (0, 2), (0, 3))
-    molecule = CompleteMolecule(
-        ["C"] * 4 + ["H"], [*bonds, (0, 4)], np.concatenate([places, [[-1, -1, 1.0]]]), ""
-    )
-    topology = app.Topology()
-    residue = topology.addResidue("XYZ", topology.addChain())
-    atoms = [topology.addAtom(f"C{k}", app.element.carbon, residue) for k in range(4)]
-    for a, b in bonds:
-        topology.addBond(atoms[a], atoms[b])
-    assert handedness(molecule, residue, places[[0, 2, 1, 3]]).other == []

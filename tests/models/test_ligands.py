@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import io
 import sys
-from dataclasses import replace
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
-from openmm import app, unit
+from openmm import unit
 
 from openmm_density.base.errors import InputError
 from openmm_density.models import prepare, read_model
@@ -184,15 +183,3 @@ def test_what_cannot_be_parametrised_is_told(with_ligands, installed, monkeypatc
     with pytest.raises(InputError) as told:
         prepare(with_ligands, **options)
     assert named in str(told.value) and "\n" not in str(told.value)
-
-
-def test_a_ligand_that_is_bound_stays_rigid(with_ligands, installed):
-    bound = app.Modeller(with_ligands.topology, with_ligands.positions).topology
-    atoms = {(atom.residue.id, atom.name): atom for atom in bound.atoms()}
-    bound.addBond(atoms["502", "C1"], atoms["1", "N"])
-    prepared = prepare(
-        replace(with_ligands, topology=bound), ligand_forcefield="openff", ligands={"ACM": SMILES}
-    )
-    assert prepared.report.ligands == ["A ACM 501 (openff-2.2.1)"]
-    assert [label.split(" (")[0] for label in prepared.report.rigid_residues] == ["A ACM 502"]
-    assert any("Bound to other residues" in sentence for sentence in prepared.report.sentences)

@@ -210,33 +210,6 @@ def rhodopsin(small_data: Path) -> str:
     return (small_data / "xraymap_3pqr_R32/3pqr.pdb").read_text()
 
 
-def test_links_keep_insertion_codes_and_long_chain_names(rhodopsin: str, tmp_path: Path) -> None:
-    inserted = read_model(_file(tmp_path / "in.pdb", rhodopsin.replace("NAG A 402 ", "NAG A 402B")))
-    assert (frozenset(("A NAG 402B O4", "A NAG 403 C1")), False) in _named(inserted, inserted.links)
-    write_pdb(tmp_path / "out.pdb", inserted, inserted.positions)
-    assert _named_by_gemmi(tmp_path / "out.pdb") == _named(inserted, inserted.links)
-    structure = gemmi.read_structure(str(tmp_path / "out.pdb"))
-    structure.rename_chain("A", "Light")
-    structure.make_mmcif_document().write_file(str(tmp_path / "long.cif"))
-    model = read_model(tmp_path / "long.cif")
-    assert "chain 'Light'" in pdb_limit(model, model.positions)
-    write_model_cif(tmp_path / "out.cif", model, model.positions)
-    links = _named_by_gemmi(tmp_path / "out.cif")
-    assert links == _named(model, model.links) and len(links) == 8
-    assert (frozenset(("Light NAG 402B O4", "Light NAG 403 C1")), False) in links
-
-
-def test_links_of_a_conformer_that_was_left_out_are_left_out(rhodopsin: str, tmp_path: Path) -> None:
-    links = [
-        f"LINK         NE2{letter}GLN A  64                 OG  SER A  14     1555   1555  9.99"
-        for letter in "AB"
-    ]
-    one, other = (read_model(_file(tmp_path / "in.pdb", f"{link}\n{rhodopsin}")) for link in links)
-    # Both conformers have the same occupancy: the first was kept.
-    assert len(one.links) == len(other.links) + 1 == 9
-    assert "far apart" in one.notes[-1]
-
-
 def test_links_to_copies_by_symmetry_are_never_written_as_within_the_model(
     rhodopsin: str, tmp_path: Path
 ) -> None:

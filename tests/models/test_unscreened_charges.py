@@ -126,19 +126,6 @@ def test_in_a_vacuum_no_residue_has_a_charge(
     np.testing.assert_allclose(_charges_of_residues(prepared), 0.0, atol=left)
 
 
-def test_a_cap_after_a_gap_has_no_charge_to_lose(small_data: Path, tmp_path: Path) -> None:
-    """Three hydrogens of an acetyl's methyl have the names of an ammonium's."""
-    capped = [
-        line.replace(line[17:20], "ACE").replace(" CA ", " CH3")
-        for line in fragment_lines(small_data, 8, 8)
-        if line[12:16].strip() in ("CA", "C", "O")
-    ]
-    lines = [*fragment_lines(small_data, 1, 4), *capped, *fragment_lines(small_data, 9, 12)]
-    prepared = prepare(read_model(written(tmp_path / "cap.pdb", lines)), solvent="obc")
-    assert len(prepared.report.chain_breaks) == 1
-    assert [group.charge for group in prepared.unscreened] == [-1.0]
-
-
 SIDE_CHAINS = {"ASP": -1, "GLU": -1, "LYS": 1, "ARG": 1}
 
 

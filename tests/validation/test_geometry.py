@@ -5,12 +5,11 @@ from pathlib import Path
 import mdtraj
 import numpy as np
 import pytest
-from openmm import app, unit
+from openmm import app
 from scipy.spatial.transform import Rotation
 
 from openmm_density.base.errors import InputError
 from openmm_density.models import prepare
-from openmm_density.models.chemistry.elements import is_hydrogen
 from openmm_density.models.chemistry.stereocentres import chiral_centres
 from openmm_density.models.chemistry.torsions import peptide_torsions
 from openmm_density.models.structures import Model, read_model
@@ -109,20 +108,6 @@ def test_a_model_without_hydrogens_that_can_be_built_has_no_clashscore(
     report = geometry_of_model(native)
     assert report.clashscore is None and report.clash_count is None
     assert "hydrogens could not be built (of an unknown kind" in report.notes[-1]
-
-
-def test_hydrogens_do_not_matter(small_data: Path) -> None:
-    model = read_model(small_data / "emd5925_frag/5925_native.pdb")
-    prepared = prepare(model)
-    bare = geometry_report(model.topology, model.positions)
-    full = geometry_report(prepared.topology, prepared.positions * unit.angstrom)
-    heavy = sum(not is_hydrogen(atom) for atom in prepared.topology.atoms())
-    assert full.atom_count == heavy == bare.atom_count + 1
-    assert full.bond_count == bare.bond_count + 1
-    # The terminus and the protonation of histidine are known now; everything else is the same.
-    assert full.bond_rmsd == pytest.approx(bare.bond_rmsd, abs=0.002)
-    assert full.centres == bare.centres
-    np.testing.assert_array_equal(full.omega, bare.omega)
 
 
 def test_ligands_are_not_measured_against_tables_they_are_not_in(small_data: Path) -> None:

@@ -94,14 +94,3 @@ def test_what_is_undefined_is_none(density_map, native):
     assert outside["q_score"] is outside["fsc"] is outside["fsc_resolution"] is outside["fsc_falls"] is None
     with pytest.raises(InputError, match="positions"):
         report(native.topology, away[1:], density_map, RESOLUTION)
-
-
-def test_what_a_residue_is(density_map, small_data):
-    model = read_model(small_data / "emd6187_kinesin" / "1bg2_K_fitted.pdb")
-    found = map_report(model.topology, model.positions, density_map, RESOLUTION)["residues"]
-    kinds = {kind: {row["name"] for row in found if row["kind"] == kind} for kind in ("water", "other")}
-    assert kinds == {"water": {"HOH"}, "other": {"ADP", "MG", "ACT"}}
-    assert sum(row["kind"] == "polymer" for row in found) == 118
-    next(model.topology.residues()).id = "one"
-    with pytest.raises(InputError, match="has no number"):
-        map_report(model.topology, model.positions, density_map, RESOLUTION)

@@ -169,29 +169,3 @@ def test_a_replica_that_comes_within_reach_of_another_is_told_of(exchange_of):
     merged._context.setPositions(apart)
     with pytest.raises(LeftDensity, match="raise the lowest strength"):
         exchange.positions()
-
-
-@pytest.mark.parametrize("layout", ["separate", "merged"])
-@pytest.mark.parametrize(
-    "ladder", [STRENGTHS, Ladder.between(Rung(5.0, 400.0), Rung(20.0, 300.0), 3)], ids=["strength", "both"]
-)
-def test_strained_replicas_are_brought_to_rest_on_their_rungs(exchange_of, layout, ladder):
-    exchange = exchange_of(ladder, layout=layout)
-    state = exchange.state
-    state.positions[1] += np.random.default_rng(0).normal(0, 0.02, state.positions[1].shape)
-    exchange.restore(state)
-    strained = exchange._energies_without_density(state.positions)
-    exchange.settle(steps=4)
-    settled = exchange._energies_without_density(exchange.state.positions)
-    assert strained[1] > settled[1] + 1000 and np.ptp(settled) < 500
-    exchange.run(1, 5)
-    twice = exchange_of(ladder, layout=layout)
-    twice.restore(state)
-    twice.settle(steps=4)
-    twice.run(1, 5)
-    assert_same(exchange, twice)
-    steps = {
-        each.getIntegrator().getStepSize()._value
-        for each in getattr(exchange._replicas, "_contexts", None) or [exchange._replicas._context]
-    }
-    assert steps == {0.002}

@@ -12,7 +12,6 @@ import pytest
 from openmm_density import DensityMap
 from openmm_density.base.errors import InputError
 from openmm_density.extensions.series import frame_fit
-from openmm_density.extensions.series.frame_fit import better_fit
 from openmm_density.extensions.series.output import SERIES_FILES
 from openmm_density.extensions.series.result import rmsd
 from openmm_density.extensions.series.volumes import notes_on_volumes
@@ -78,22 +77,6 @@ def test_of_several_fits_the_better_one_stays(finished):
     frame = finished[1].frames[1]
     assert frame.kept.cc >= max(fit.cc for fit in frame.fits) - 0.002
     assert frame.passes_differ < 0.5 and frame.other.step.source != frame.kept.step.source
-
-
-def test_one_that_correlates_as_well_has_to_have_the_better_geometry(finished):
-    fit = finished[1].frames[0].kept
-
-    def like(cc, clashes, cc_free=None):
-        geometry = {**fit.summary["geometry_final"], "clash_count": clashes}
-        return replace(
-            fit, summary={**fit.summary, "cc_final": cc, "geometry_final": geometry}, cc_free=cc_free
-        )
-
-    higher, nearly, lower = like(0.9, 20), like(0.8985, 3), like(0.897, 0)
-    assert better_fit([higher, nearly, lower]) is nearly
-    assert better_fit([lower, higher]) is higher
-    free = like(0.9, 0, 0.7), like(0.8, 0, 0.75)
-    assert better_fit(free) is free[1]
 
 
 def test_it_leaves_a_trajectory_tables_and_a_page(finished):

@@ -1,8 +1,6 @@
 """Whose folders and files are those from which code is loaded."""
 
-import grp
 import os
-import pwd
 import stat
 from types import SimpleNamespace
 
@@ -77,24 +75,6 @@ def test_links_to_folders_count_as_what_they_lead_to(tmp_path, pretend, monkeypa
     pretend(real, st_uid=SOMEBODY)
     folder, problem = cache.usable_folder()
     assert folder.name == f"openmm-density-{os.geteuid()}" and problem == f"{real} belongs to user {SOMEBODY}"
-
-
-def test_a_group_of_one_user_is_that_user(tmp_path, pretend, monkeypatch):
-    folder = tmp_path / "cache"
-    folder.mkdir()
-    nina = SimpleNamespace(pw_name="nina", pw_gid=SOMEBODY)
-    monkeypatch.setattr(pwd, "getpwuid", lambda _: nina)
-    pretend(folder, st_mode=stat.S_IFDIR | 0o775, st_gid=SOMEBODY)
-    for members, name, safe in (
-        ([], "nina", True),
-        (["nina"], "nina", True),
-        (["olaf"], "nina", False),
-        ([], "lab", False),
-    ):
-        group = SimpleNamespace(gr_name=name, gr_mem=members)
-        monkeypatch.setattr(grp, "getgrgid", lambda _, group=group: group)
-        expected = None if safe else f"{folder} can be written to by the group {name}"
-        assert cache.danger(folder) == expected
 
 
 def test_files_are_read_if_nobody_else_could_have_written_them(tmp_path, pretend):
