@@ -95,6 +95,10 @@ def test_potentials_of_ligands_are_asked_of_an_extension(alone):
         asked.with_potentials(model, 1)
 
 
+def test_what_can_be_done_without_an_extension_is(alone):
+    assert installed_extensions.function_of_extension("best_of_models", max) is max
+
+
 def test_entry_points_are_read_from_installed_packages_behind_the_own(tmp_path):
     own = tmp_path / "own.txt"
     own.write_text(f"[{installed_extensions.GROUP}]\nsecond = a.b:C\nfirst = a.d:E\n\n[other]\nthird = f:G\n")

@@ -35,7 +35,8 @@ def folder(small_data, tmp_path_factory, drawing):
     structure[0].transform_pos_and_adp(gemmi.Transform(gemmi.Mat33(), gemmi.Vec3(0.9, -0.7, 0.8)))
     structure.write_pdb(str(path / "model.pdb"))
     quick = find_protocol("quick", RESOLUTION)
-    protocol = replace(quick, strength=50.0, minimize_first=5, minimize_last=30).with_steps(20)
+    changes = {"strength": 50.0, "minimize_first": 5, "minimize_last": 30, "search": "off"}
+    protocol = replace(quick, **changes).with_steps(20)
     fit = FlexibleFit(
         read_model(path / "model.pdb"),
         DensityMap.from_file(data / "emd5925.mrc.gz"),
@@ -44,7 +45,6 @@ def folder(small_data, tmp_path_factory, drawing):
         threads=1,
         report_interval=5,
         place="off",
-        search="off",
         reference=read_model(data / "5925_native.pdb"),
     )
     output = OutputFolder(path / "out")

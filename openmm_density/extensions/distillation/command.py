@@ -15,7 +15,7 @@ from ...base.wording import counted
 from ...cli.arguments import PROGRAM, add_dictionary, check_files, check_new_file, whole_number
 from ...cli.startup import loading
 
-# As in `openmm_density.extensions.distillation.Settings`, which takes a second to import.
+# As in `openmm_density.extensions.distillation.DistillationSettings`, which takes a second to import.
 _ROUNDS = 5
 
 if TYPE_CHECKING:

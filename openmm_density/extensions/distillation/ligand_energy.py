@@ -64,7 +64,7 @@ class LigandEnergy:
         Raises
         ------
         InputError
-            If it is none, see `openmm_density.extensions.distillation.load`, or its errors are above `LARGEST_ERROR`.
+            If it is none, see `openmm_density.extensions.distillation.read_potential`, or its errors are above `LARGEST_ERROR`.
         """
         path = Path(path).absolute()
         try:
