@@ -12,11 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
-from ..base.garbage import without_collection
+from ..base.garbage import collect_rarely, without_collection
 from ..base.stopwatch import process_start
-
-# New objects between two garbage collections. Python's 700 make a thousand of a fit's start, for next to nothing.
-_COLLECTED_AFTER = 100_000
 
 _started = time.monotonic()
 _is_process = False
@@ -31,7 +28,7 @@ def note_start(is_process: bool) -> None:
     if is_process:
         # Its threads cost more than they gain on arrays as small as ours, and keep cores busy while they wait.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-        gc.set_threshold(_COLLECTED_AFTER)
+        collect_rarely()
         # At exit Python collects garbage among all objects of torch and OpenMM, which takes seconds on a busy machine.
         atexit.register(gc.freeze)
 

@@ -9,8 +9,9 @@ import os
 import shutil
 import struct
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +50,7 @@ class RunFolder:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self._model: HelperResult[None] | None = None
+        self._write_newest: Callable[[], HelperResult[None]] | None = None
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self.path):
@@ -108,9 +110,8 @@ class RunFolder:
         header : Header, optional
             Of the model.
         beside : HelperProcesses, optional
-            What writes the model; `finish` waits for it.
+            What writes the model, unless an earlier one is being written yet; `finish` waits for the newest.
         """
-        self.finish()
         try:
             # A state counts frames: they must be on the disk before it is.
             if self.trajectory.exists():
@@ -133,15 +134,23 @@ class RunFolder:
         beside = beside or HelperProcesses()
         lasting, *others = (beside.shared(each) for each in (topology, b_factors, header))
         positions = state.positions * ANGSTROM_PER_NANOMETER
-        self._model = beside.begin(write_cif, self.last_good, lasting, positions, *others)
+        self._write_newest = partial(beside.begin, write_cif, self.last_good, lasting, positions, *others)
         if not beside.has_processes:
             self.finish()
+        elif self._model is None or self._model.is_done:
+            self._begin_model()
         if state.rows:
             write_text(self.path / LOG, log_table(state.rows))
+
+    def _begin_model(self) -> None:
+        self._model, self._write_newest = self._write_newest(), None
 
     def finish(self) -> None:
         """Wait until the model of the newest saved state is written."""
         if self._model is not None:
+            self._model.result()
+        if self._write_newest is not None:
+            self._begin_model()
             self._model.result()
 
     def save_times(self, stopwatch: Stopwatch) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import openmm
 from openmm import app
 
+from ..base.garbage import return_memory
 from ..base.stopwatch import Stopwatch
 from ..models.preparation import Prepared
 from .dynamics import Dynamics, copy_course
@@ -35,6 +36,13 @@ class Engine:
         self.minimizer = Minimizer(systems, self.safeguard, *self.platform)
         self.ligands = LigandWatch(systems.prepared.potentials, self.safeguard.masses)
         self.trace = _trace(topology)
+
+    def forget(self) -> None:
+        """Free what a run takes, hundreds of megabytes of a large model, of which what follows has no use."""
+        self.contexts.forget()
+        self.minimizer.forget_first()
+        self.systems.forget_all_but_first()
+        return_memory()
 
 
 def _trace(topology: app.Topology) -> np.ndarray:

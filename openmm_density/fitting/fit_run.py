@@ -106,6 +106,7 @@ class FitRun:
                     result = self._finalize(state, stop)
             except Unstable as error:
                 raise self._blown_up(f"at the end ({error})") from None
+            self.engine.forget()
             if folder is not None:
                 folder.finish()
             if result.interrupted and folder is not None:
@@ -144,7 +145,7 @@ class FitRun:
         relaxed = array_in(context.getState(positions=True).getPositions(asNumpy=True), unit.nanometer)
         # They would lie beside the next ones: half a gigabyte of a large model, and a third.
         del context
-        engine.minimizer.forget_first()
+        engine.forget()
         with stop.raising():
             return self._relaxed_state(relaxed, ligands)
 

@@ -132,6 +132,10 @@ class FitSystems:
         """Free the System of the first minimisation; `without_density` makes it again."""
         self.__dict__.pop("without_density", None)
 
+    def forget_all_but_first(self) -> None:
+        """Free the Systems of stages; `at` makes them again."""
+        self._systems = dict([*self._systems.items()][:1])
+
     @cached_property
     def stiff_without_density(self) -> openmm.System:
         """The same with the stiff geometry of final stages, see `final_geometry`."""
@@ -221,7 +225,7 @@ class FitSystems:
         key = (resolution, pressure, blur, stiff, left)
         if key not in self._systems:
             if self._plain.getNumParticles() > LARGE:
-                self._systems = dict([*self._systems.items()][:1])
+                self.forget_all_but_first()
             density = self._density_blurred(blur, left)
             if resolution > own:
                 sigma = SIGMA_PER_RESOLUTION * np.sqrt(resolution**2 - own**2)

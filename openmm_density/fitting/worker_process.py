@@ -22,6 +22,7 @@ from pathlib import Path
 from queue import LifoQueue
 from typing import Any
 
+from ..base.garbage import collect_rarely
 from ..base.program_process import begin_program
 
 # Bytes that a worker takes, with a map of 1 Å or coarser or a table of it.
@@ -214,6 +215,7 @@ def main() -> None:
     """Run the program: its arguments are the number of processes, those of their ends of pipes, and what they import."""
     count, *words = sys.argv[1:]
     descriptors, modules = [int(word) for word in words[: int(count)]], words[int(count) :]
+    collect_rarely()
     for name in modules:
         import_module(name)
     gc.freeze()  # or the collector would write to the memory that is shared

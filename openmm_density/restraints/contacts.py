@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from openmm import app
 
 from ..models.chemistry.contacts import near_contacts
 from .pairs import PairRestraint
-from .restraint import Violation
 
 CONTACT_FORCE_CONSTANT = 1.0e5
 """kJ/mol/nm²: as stiff as an angle between bonds. 0.1 Å too near costs 5 kJ/mol."""
@@ -50,6 +50,6 @@ class ContactRestraint(PairRestraint):
     def _limits(self) -> float:
         return CONTACT_MARGIN
 
-    def violations(self, positions: Any) -> list[Violation]:
-        """List the clashes among the pairs, the worst first; see `Restraint.violations`."""
-        return [found for found in super().violations(positions) if found.value < found.target]
+    def _measured(self, positions: np.ndarray) -> np.ndarray:
+        """Return distances as for any pairs, but none of those that are farther apart than they need be."""
+        return np.minimum(super()._measured(positions), self.lengths)

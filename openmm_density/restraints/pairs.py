@@ -48,14 +48,17 @@ class PairRestraint(Restraint):
 
     def violations(self, positions: Any) -> list[Violation]:
         """List the distances beyond their limit, the worst first; see `Restraint.violations`."""
-        return self._violated(
-            self.pairs,
-            distances(self._checked(positions), self.pairs),
-            self.lengths,
-            self._limits(),
-            [f"{self._atoms[i].name} to {self._atoms[j].name}" for i, j in self.pairs.tolist()],
-            "Å",
-        )
+        measured = self._measured(self._checked(positions))
+        limits = np.broadcast_to(self._limits(), measured.shape)
+        # Few of many are named.
+        rows = np.flatnonzero(np.abs(measured - self.lengths) > limits)
+        pairs = self.pairs[rows]
+        names = [f"{self._atoms[i].name} to {self._atoms[j].name}" for i, j in pairs.tolist()]
+        return self._violated(pairs, measured[rows], self.lengths[rows], limits[rows], names, "Å")
+
+    def _measured(self, positions: np.ndarray) -> np.ndarray:
+        """Return the distances that are compared with the lengths, in Å, as are the positions (N, 3)."""
+        return distances(positions, self.pairs)
 
 
 class AdaptivePairRestraint(PairRestraint):

@@ -10,7 +10,6 @@ from openmm import app
 from ..models.chemistry.secondary_structure import backbone_hydrogen_bonds, secondary_structure_torsions
 from ..models.chemistry.torsions import torsion_angles
 from .pairs import PairRestraint, distances
-from .restraint import Violation
 from .torsions import TorsionRestraint
 
 SECONDARY_STRUCTURE_FORCE_CONSTANT = 400.0
@@ -108,8 +107,6 @@ class HydrogenBondRestraint(PairRestraint):
     def _limits(self) -> float:
         return HYDROGEN_BOND_LIMIT
 
-    def violations(self, positions: Any) -> list[Violation]:
-        """List the hydrogen bonds that have grown too long, the worst first; see `Restraint.violations`."""
-        return [
-            violation for violation in super().violations(positions) if violation.value > violation.target
-        ]
+    def _measured(self, positions: np.ndarray) -> np.ndarray:
+        """Return distances as for any pairs, but none of bonds that have not grown."""
+        return np.maximum(super()._measured(positions), self.lengths)
