@@ -59,7 +59,7 @@ class FitRecord:
     def read(cls, folder: Path, now: FitOptions) -> FitRecord:
         """Return that of a fit that was interrupted."""
         written = read_command(folder, _FILES, read_force_field_files)
-        # An option that an earlier version did not know has its default.
+        # An option of an extension that was not there has its default.
         kept = {
             name: written.get(name, value) for name, value in defaults().items() if name not in _NEVER_KEPT
         }

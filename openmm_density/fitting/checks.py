@@ -15,7 +15,7 @@ from ..models.structures import Model
 from ..models.symmetry_operators import SymmetryOperators
 from ..validation.map_checks import check_map_units
 from .fit_map import FitMap
-from .installed_extensions import extension_options, extensions
+from .installed_extensions import answered, extension_options
 from .protocols import Protocol
 
 # Of the arguments of `DensityFit`, those that a fit sets itself.
@@ -73,9 +73,7 @@ def check_pressures(protocol: Protocol, solvent: str) -> None:
 
 def check_driven(protocol: Protocol) -> None:
     """Refuse stages with replicas where no extension drives them."""
-    if any(stage.exchange for stage in protocol.stages) and not any(
-        "exchange" in e.drives for e in extensions()
-    ):
+    if any(stage.exchange for stage in protocol.stages) and "exchange" not in answered():
         raise InputError(
             "replicas exchange by an extension of openmm-density that is not installed",
             remedy=f"install it, or take another {as_argument('protocol')}",

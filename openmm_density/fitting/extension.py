@@ -12,7 +12,8 @@ called with objects of the core, and returns plain data, which the core puts in 
 ``in_fit``         what acts in one fit, from here to ``at_end``: the extension, or an object of the same hook that keeps what it
                    needs for this fit
 ``running``        what goes on while stages run; ``rebuilds_before`` tells of which the display says that they take longer
-``driver``         what steps a stage in place of the dynamics of one model; ``drives`` names the keys of such stages
+``answers``        the keys of protocol files that it answers: a file that asks for one that nobody answers is refused
+``driver``         what steps a stage in place of the dynamics of one model
 ``before_stage``   called when a stage begins and
 ``after_stage``    when it ends: what it notes by its name in ``RunState.found`` is saved, rolled back and resumed with the state
 ``at_end``         called with the minimised model in the Context of the last stage, which it may still move
@@ -131,7 +132,7 @@ class FitExtension:
     name = ""
     options: tuple[Option, ...] = ()
     files: tuple[str, ...] = ()
-    drives: tuple[str, ...] = ()
+    answers: tuple[str, ...] = ()
 
     def protocol(self, protocol: Protocol, asked: Mapping[str, Any]) -> Protocol:
         """Return the protocol with what the options, by name, ask for.

@@ -43,6 +43,11 @@ def function_of_extension(name: str, otherwise: Callable[..., Any] | None = None
     return _loaded(name, target)
 
 
+def answered() -> set[str]:
+    """Return the keys of protocols and stages that extensions answer."""
+    return {key for extension in extensions() for key in extension.answers}
+
+
 def extension_options() -> list[Any]:
     """Return the options of all extensions."""
     found: dict[str, Any] = {}

@@ -19,7 +19,7 @@ def parsed(words):
     "options",
     [
         "",
-        "--steps 500 --strength 12.5 --final-strength auto --temperature 350 --protocol cascade --search full",
+        "--steps 500 --strength 12.5 --final-strength auto --temperature 350 --protocol cascade",
         "--half-map 'half 1.mrc' --half-map half2.mrc --voxel-size 1.06,1.06,1.1 --mirror --invert --columns F,PHI",
         "--forcefield amber14 --forcefield lig.xml --ligand LIG=CCO --ligand 'B=C(=O)[O-]' --dictionary a.cif",
         "--planarity off --restrain cis,chirality --restrain-to other.pdb --platform CUDA --threads 1 --seed 7",

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from openmm_density.base.errors import InputError
 from openmm_density.cli.fit_arguments import defaults
 from openmm_density.cli.fit_options import FitOptions
 from openmm_density.cli.fit_record import Findings, FitRecord
@@ -40,23 +39,12 @@ def test_each_option_concerns_one_thing_and_keeps_its_value():
     ],
 )
 def test_the_protocol_is_changed_as_it_is_asked_for(changes, steps, highest, restraints):
-    protocol = options(strength=30.0, search="full", density_interval=1, **changes).changed_protocol()
-    assert (protocol.strength, protocol.search, protocol.density_interval) == (30.0, "full", 1)
+    protocol = options(strength=30.0, density_interval=1, **changes).changed_protocol()
+    assert (protocol.strength, protocol.density_interval) == (30.0, 1)
     assert protocol.steps == steps
     assert max(max(stage.temperature) for stage in protocol.stages) == highest
     held = {name for stage in protocol.stages for name in stage.restraints}
     assert restraints <= held and (held == restraints or "restrain" not in changes)
-
-
-def test_replicas_exchange_where_the_protocol_says_so_and_else_are_an_ensemble():
-    protocol = options(protocol="exchange", replicas=5).changed_protocol()
-    assert protocol.replicas == 5 and any(stage.exchange for stage in protocol.stages)
-    alone = options().changed_protocol()
-    assert options(replicas=5).changed_protocol() == alone
-    assert not any(stage.exchange for stage in alone.stages)
-    for too_few in (1, 0, -2):
-        with pytest.raises(InputError, match="replicas must be 2 or more for an ensemble"):
-            options(replicas=too_few).changed_protocol()
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 import sys
+from dataclasses import fields
 
 import pytest
 
 from openmm_density import DensityMap
 from openmm_density.base.errors import InputError
-from openmm_density.fitting import FitExtension, Option, installed_extensions
+from openmm_density.fitting import FitExtension, Option, Protocol, Stage, installed_extensions, read_protocol
 from openmm_density.fitting.options import PreparationOptions
 
 from ..cli.commands import run
@@ -97,6 +98,20 @@ def test_potentials_of_ligands_are_asked_of_an_extension(alone):
 
 def test_what_can_be_done_without_an_extension_is(alone):
     assert installed_extensions.function_of_extension("best_of_models", max) is max
+
+
+def test_what_a_file_asks_of_an_extension_that_is_not_there_is_refused(alone):
+    path = alone / "mine.toml"
+    path.write_text('search = "auto"\n[[stage]]\nsteps = 10\nregister = true\n')
+    with pytest.raises(InputError, match=r'mine\.toml: stage 1 asks for "register", which an extension does'):
+        read_protocol(path)
+    path.write_text('search = "auto"\n[[stage]]\nsteps = 10\nregister = false\n')
+    assert not read_protocol(path).stages[0].register
+
+
+def test_what_protocols_ask_of_extensions_is_answered():
+    keys = {field.name for kind in (Protocol, Stage) for field in fields(kind) if field.metadata}
+    assert keys == installed_extensions.answered()
 
 
 def test_entry_points_are_read_from_installed_packages_behind_the_own(tmp_path):

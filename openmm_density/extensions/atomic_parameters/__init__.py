@@ -22,6 +22,8 @@ _GROUP = "B factors and occupancies, at the end"
 class AtomicParameters(FitExtension):
     """B factors and occupancies as the map shows them, where the protocol asks for them."""
 
+    answers = ("b_factors", "occupancies")
+
     options = (
         Option(
             "b_factors",

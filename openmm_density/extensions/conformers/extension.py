@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 class Conformers(FitExtension):
     """Alternate conformers, as copies of atoms that do not see each other."""
 
+    answers = ("conformers",)
+
     options = (
         Option(
             "conformers",

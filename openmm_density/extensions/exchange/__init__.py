@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class Exchange(FitExtension):
     """Copies of the model that exchange."""
 
-    drives = ("exchange",)
+    answers = ("exchange", "replicas", "exchange_interval")
 
     options = (
         Option(
@@ -44,7 +44,8 @@ class Exchange(FitExtension):
                 "replicas exchange without water around them",
                 remedy=f"give {as_argument('solvent', 'gbn2')} or none, or another {as_argument('protocol')}",
             )
-        return replace(protocol, replicas=asked.get("replicas") or protocol.replicas)
+        given = asked.get("replicas")
+        return protocol if given is None else replace(protocol, replicas=given)
 
     def driver(
         self, parts: FitParts, running: StageContext, state: RunState, careful: bool

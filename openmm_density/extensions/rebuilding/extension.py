@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 class Searched(FitExtension):
     """Searches for rotamers, flipped peptides and registers."""
 
+    answers = ("search", "register", "rotamers")
+
     options = (
         Option(
             "search",

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import field
 from typing import Any
 
 from ...base.errors import InputError
+
+
+def answered_by_extension(default: Any) -> Any:
+    """Return a field for what an extension does; a file that asks for it is refused where none does, see `FitExtension`."""
+    return field(default=default, metadata={"by_extension": True})
 
 
 def is_number(value: Any) -> bool:

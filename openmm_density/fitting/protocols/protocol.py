@@ -13,7 +13,7 @@ from ...base.atomic_files import write_text
 from ...base.errors import InputError
 from ...base.units import takes_units
 from ...restraints.names import DEFAULT_STAGE_RESTRAINTS
-from .numbers import check_choice, check_count, check_flag, check_number, is_number
+from .numbers import answered_by_extension, check_choice, check_count, check_flag, check_number, is_number
 from .stage import HIGHEST_TEMPERATURE, Stage, checked_restraints, too_hot
 
 # fs: beyond it no molecule holds together.
@@ -106,13 +106,13 @@ class Protocol:
     minimize_first: int = 300
     minimize_last: int = 1000
     match_blur: bool = True
-    search: str = "auto"
-    replicas: int = 8
-    exchange_interval: int = 200
+    search: str = answered_by_extension("auto")
+    replicas: int = answered_by_extension(8)
+    exchange_interval: int = answered_by_extension(200)
     finish: bool = True
-    b_factors: str = "off"
-    occupancies: str = "off"
-    conformers: str = "major"
+    b_factors: str = answered_by_extension("off")
+    occupancies: str = answered_by_extension("off")
+    conformers: str = answered_by_extension("major")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "stages", tuple(self.stages))

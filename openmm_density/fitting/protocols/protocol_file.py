@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ...base.atomic_files import read_file
 from ...base.errors import InputError, as_argument
 from ...base.wording import one_line
+from ..installed_extensions import answered
 from .protocol import Protocol
 from .stage import Stage, check_stage_name
 
@@ -52,8 +53,7 @@ def read_protocol(path: str | os.PathLike[str]) -> Protocol:
 
 def _protocol(fields: dict[str, Any]) -> Protocol:
     tables = fields.pop("stage", [])
-    names = [field.name for field in dataclasses.fields(Protocol) if field.name != "stages"]
-    _check_known(fields, ["[[stage]]", *names], "the protocol")
+    _check_known(fields, Protocol, "the protocol")
     if isinstance(tables, dict):
         raise InputError(
             "it has [stage], a single table",
@@ -73,7 +73,7 @@ def _protocol(fields: dict[str, Any]) -> Protocol:
 
 
 def _stage(table: Mapping[str, Any], number: int) -> Stage:
-    _check_known(table, [field.name for field in dataclasses.fields(Stage)], f"stage {number}")
+    _check_known(table, Stage, f"stage {number}")
     fields = {"name": f"stage {number}", **table}
     check_stage_name(fields["name"])
     if "steps" not in fields:
@@ -84,7 +84,14 @@ def _stage(table: Mapping[str, Any], number: int) -> Stage:
     return Stage(**fields)
 
 
-def _check_known(table: Mapping[str, Any], known: Sequence[str], what: str) -> None:
-    for name in table:
+def _check_known(table: Mapping[str, Any], kind: type, what: str) -> None:
+    known = {field.name: field for field in dataclasses.fields(kind) if field.name != "stages"}
+    for name, value in table.items():
         if name not in known:
-            raise InputError(f'{what} has "{name}", which is not known', remedy=f"use {', '.join(known)}")
+            names = ("[[stage]]", *known) if kind is Protocol else known
+            raise InputError(f'{what} has "{name}", which is not known', remedy=f"use {', '.join(names)}")
+        if known[name].metadata and value != known[name].default and name not in answered():
+            raise InputError(
+                f'{what} asks for "{name}", which an extension does that is not installed',
+                remedy="install the package again, or leave it out",
+            )

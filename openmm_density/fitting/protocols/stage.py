@@ -9,7 +9,7 @@ from typing import Any
 from ...base.errors import InputError, as_argument
 from ...base.units import takes_units
 from ...restraints.names import DEFAULT_STAGE_RESTRAINTS, RESTRAINT_NAMES
-from .numbers import check_count, check_flag, check_number, number_pair
+from .numbers import answered_by_extension, check_count, check_flag, check_number, number_pair
 
 # K: beyond it no molecule holds together.
 HIGHEST_TEMPERATURE = 5000.0
@@ -70,9 +70,9 @@ class Stage:
     pressure: float | None = None
     adaptive: bool = False
     until_converged: bool = False
-    register: bool = False
-    rotamers: bool = False
-    exchange: bool = False
+    register: bool = answered_by_extension(False)
+    rotamers: bool = answered_by_extension(False)
+    exchange: bool = answered_by_extension(False)
     final: bool = False
     start: str = "any"
 
