@@ -123,7 +123,7 @@ def test_replicas_that_blew_up_begin_with_care(parts, monkeypatch, at):
     result = fit_of(parts).run()
     # The segment after it has replicas of its own, which begin as others do.
     assert settled == [ladders[at // 40 + 1]] and timesteps[at // 40 : at // 40 + 2] == [4.0, 2.0]
-    assert result.exchange[0]["strengths"] == pytest.approx([3.0, 9.4868, 30.0], abs=1e-4)
+    assert result.found["exchange"][0]["strengths"] == pytest.approx([3.0, 9.4868, 30.0], abs=1e-4)
     assert np.isfinite(result.final).all()
 
 
