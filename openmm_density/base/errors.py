@@ -165,7 +165,6 @@ _LONGEST, _END = 1500, 300
 
 def check_keywords(construct: type, given: Iterable[str], others: Iterable[str] = ()) -> None:
     """Refuse keyword arguments that a class does not take, before it does anything with the others."""
-    from difflib import get_close_matches
     from inspect import signature
 
     known = [
@@ -174,9 +173,15 @@ def check_keywords(construct: type, given: Iterable[str], others: Iterable[str] 
     ]
     for name in given:
         if name not in known:
-            alike = get_close_matches(name, known, n=1)
-            remedy = f"did you mean {alike[0]}?" if alike else f"it takes {', '.join(known)}."
+            remedy = did_you_mean(name, known) or f"it takes {', '.join(known)}."
             raise TypeError(f"{construct.__name__} has no argument {name}: {remedy}")
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return a question with the name that is most like one that is not known; empty where none is like it."""
+    from difflib import get_close_matches
+
+    return "".join(f"did you mean {each}?" for each in get_close_matches(name, list(known), n=1))
 
 
 def knowing_keywords(construct: Callable[..., None]) -> Callable[..., None]:

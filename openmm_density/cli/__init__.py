@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any, NoReturn
 
-from ..base.errors import InputError, SimulationError, is_of_machine
+from ..base.errors import InputError, SimulationError, did_you_mean, is_of_machine
 from ..base.wording import one_line
 from . import fit, planes, report, score, simulate
 from .arguments import PROGRAM, Parser, spelled, spellings
@@ -46,7 +46,9 @@ def main(
         )
         return 2
     if unknown:
-        print(f'{name}: error: "{unknown[0]}" is not understood (see {name} --help)', file=sys.stderr)
+        asked = did_you_mean(unknown[0].partition("=")[0], map(spelled, vars(options)))
+        said = f"{': ' if asked else ''}{asked} (see {name} --help)"
+        print(f'{name}: error: "{unknown[0]}" is not understood{said}', file=sys.stderr)
         return 2
     empty = [given for given, value in vars(options).items() if value == "" or value == [""]]
     if empty:

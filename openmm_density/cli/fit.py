@@ -278,6 +278,9 @@ def _announce(record: FitRecord, fit: FlexibleFit, display: Display) -> None:
         [(stage.name, fit.rebuilds_before(number)) for number, stage in enumerate(fit.protocol.stages)]
     )
     display.print(f"fitting {models} into {files.map} at {files.resolution:g} Å")
+    for finding in fit.map_checks.findings:
+        if finding.check != "voxel_size":  # which a start of another conformation looks like
+            display.print(f"Warning: {finding.spelled(spellings(record.options.by_name()))}")
 
 
 def _carried_out(record: FitRecord, fit: FlexibleFit, folder: OutputFolder, display: Display) -> FitResult:

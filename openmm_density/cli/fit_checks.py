@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ..base.errors import InputError, as_argument
 from ..base.given_files import check_given_file
+from ..base.wording import listing
 from ..fitting.installed_extensions import function_of_extension
 from ..maps.map_suffixes import check_columns
 from .arguments import PROGRAM, check_files, check_halves
@@ -95,8 +96,7 @@ def _check_complete(options: FitOptions) -> None:
         check_given_file(options.files.map, "give the path of a map or an MTZ file")
     if missing:
         raise InputError(
-            "is required",
-            argument=missing[0],
+            f"{listing([*map(as_argument, missing)])} {'is' if len(missing) == 1 else 'are'} required",
             remedy="give MODEL, MAP, --resolution and --output (or --resume DIR alone)",
         )
 

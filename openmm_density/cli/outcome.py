@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..base.progress import console_for_results
 from ..base.stopwatch import PARTS, WITHIN, in_words
+from ..base.wording import counted
 from ..fitting.installed_extensions import extensions
 
 if TYPE_CHECKING:
@@ -34,11 +35,25 @@ def print_outcome(summary: dict[str, Any], folder: Path) -> None:
     console.print(f"{summary['wall_seconds']:.0f} s in all: {in_words(summary['seconds_by_part'])}")
     if summary.get("ms_by_force"):
         console.print(_times(summary))
-    for note in summary["notes"]:
-        console.print(Text.assemble(("Note:", "bold"), f" {note}"))
-    for doubt in summary["doubts"][1 if summary["interrupted"] else 0 :]:
+    doubts = summary["doubts"][1 if summary["interrupted"] else 0 :]
+    console.print(Text.assemble(("Verdict:", "bold"), f" {_verdict(summary, len(doubts))}"))
+    for doubt in doubts:
         console.print(Text.assemble(("Doubt:", "bold"), f" {doubt}"))
-    console.print(f"results are in {folder}: open report.html in a browser; summary.json has all figures")
+    notes = counted(len(summary["notes"]), "note")
+    console.print(
+        f"results are in {folder}: open report.html in a browser; it and summary.json have all figures and {notes}"
+    )
+
+
+def _verdict(summary: dict[str, Any], n_doubts: int) -> str:
+    """Return whether the fit improved the model, and how many doubts there are, in a sentence."""
+    before, after = (f"{summary[f'cc_{stage}']:.3f}" for stage in ("initial", "final"))
+    found = f"the model correlates with the map better than at the start (CC {before} to {after})"
+    if summary["simulated"] is not None:
+        found = f"the model is kept as it was (CC {before})"
+    elif summary["cc_final"] <= summary["cc_initial"]:
+        found = f"the model correlates with the map no better than at the start (CC {before} to {after})"
+    return f"{found}; {counted(n_doubts, 'doubt') if n_doubts else 'no doubts'}."
 
 
 def _print_changes(console: Console, summary: dict[str, Any]) -> None:

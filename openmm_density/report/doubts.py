@@ -124,8 +124,9 @@ def _what_is_left(protocol: Protocol, result: FitResult) -> str:
     if not left:
         return f"{where}, after its last stage: only the last minimisation is cut short."
     pulled = max((each["strength"] for each in started), default=0.0) / (result.strength or 1.0)
-    end = planned[-1]
-    cooled = ", so that it is not annealed" if end.temperature[1] < end.temperature[0] else ""
+    done = planned[: len(started) - unfinished]
+    cools = [stage.temperature[1] < stage.temperature[0] for stage in (planned[-1], *done)]
+    cooled = ", so that it is not annealed" if cools[0] and not any(cools[1:]) else ""
     return (
         f"{where}, in stage {len(started)} of {len(planned)} ({stage.name}): the model is between its start and a fit. The "
         f"density had pulled with up to {pulled:.0%} of its full strength; {listing(left)} {'has' if len(left) == 1 else 'have'} "
@@ -175,20 +176,27 @@ def _low_correlation_doubt(cc: float) -> list[Doubt]:
 
 
 def _noise_doubt(result: FitResult, summary: Mapping[str, Any], scan: StrengthScan | None) -> list[Doubt]:
-    """Return a doubt where the model agrees with the map better than a reference does that it came close to."""
+    """Return a doubt where the model agrees with the map better than a reference, by the correlation alone or close to it."""
     if result.cc_reference is None or result.cc_final <= result.cc_reference + ABOVE_REFERENCE:
         return []
+    compared = f"the correlation is above that of the reference ({result.cc_final:.3f}, reference {result.cc_reference:.3f})"
+    q, fsc = (
+        [summary[f"{name}_{end}"] for end in ("final", "reference")] for name in ("q_score", "fsc_resolution")
+    )
+    if None not in (*q, *fsc) and q[0] < q[1] - ABOVE_REFERENCE and fsc[0] > fsc[1]:
+        said = (
+            f"{compared}, but Q ({q[0]:.3f}, reference {q[1]:.3f}) and FSC 0.5 ({fsc[0]:.2f} Å, reference {fsc[1]:.2f} Å) are "
+            "worse: the model fills the envelope of the density, and its detail is wrong; look where the correlation is low, and "
+            "do not take the higher correlation for a better model."
+        )
+        return [Doubt("noise", said)]
     of = summary["ca_rmsd_of"]
     if of is None or of["matched"] < WHOLE * of["residues"] or result.ca_rmsd_final > NEAR_REFERENCE:
         return []
     tells = f"half maps ({as_argument('half_maps')}) would tell"
     if scan is not None:
         tells = "compare work and free of half_maps in summary.json"
-    said = (
-        f"the correlation is above that of the reference ({result.cc_final:.3f}, reference {result.cc_reference:.3f}): the model "
-        f"may have been fitted into noise; {tells}."
-    )
-    return [Doubt("noise", said)]
+    return [Doubt("noise", f"{compared}: the model may have been fitted into noise; {tells}.")]
 
 
 def _geometry_doubt(result: FitResult, summary: Mapping[str, Any], scan: StrengthScan | None) -> list[Doubt]:
@@ -205,7 +213,7 @@ def _geometry_doubt(result: FitResult, summary: Mapping[str, Any], scan: Strengt
             places.append(_worst_place(name, after[f"worst_{name}_atoms"]))
     beyond = _new("z_outliers", relaxed, after)
     if len(beyond) > WORSE_BY:
-        worse.append(f"{len(beyond)} of the bonds and angles beyond 5 standard deviations")
+        worse.append(f"{len(beyond)} bonds and angles newly beyond 5 standard deviations")
         places += map(Place.of, beyond)
     for name, key, of in (
         ("Ramachandran outliers", "ramachandran_outlier", "ramachandran_count"),

@@ -46,6 +46,11 @@ def test_a_warning_is_given_once(capsys):
             'openmm-density planes: error: "--colour" is not understood (see openmm-density planes --help)',
         ),
         (
+            ("fit", "a.pdb", "--resoluton=5"),
+            'openmm-density fit: error: "--resoluton=5" is not understood: did you mean --resolution? (see openmm-density fit',
+        ),
+        (("fit", "a.pdb"), "openmm-density fit: error: MAP, --resolution, --output are required: give MODEL"),
+        (
             ("simulate", "{model}", "--resolution=5", "--voxel-size=-1", "--output=new.mrc"),
             "openmm-density simulate: error: --voxel-size must be a positive length, found -1.0: give Å.",
         ),

@@ -41,6 +41,10 @@ def test_a_part_of_the_model_is_named_and_what_there_is_none_of_is_left_out(fitt
         line.startswith("backbone (P) RMSD to the reference (Å), of 40 of 97 residues ") for line in lines
     )
     assert not any(line.startswith("twisted peptides") for line in lines)
+    # Doubts follow the verdict; notes are in the report.
+    (verdict,) = (number for number, line in enumerate(lines) if line.startswith("Verdict: the model "))
+    assert all(line.startswith("Doubt: ") for line in lines[verdict + 1 : -1])
+    assert f" and {len(summary['notes'])} notes" in " ".join(lines[-2:])
 
 
 def test_where_the_time_went_is_explained_where_it_was_asked_for(fitted, capsys):

@@ -304,7 +304,7 @@ def fit_of(**changes):
         (
             geometry(1.2, 1.3),
             geometry(0.4, 0.6, beyond=[f"A GLY {k} N - A GLY {k} CA" for k in range(1, 7)]),
-            "6 of the bonds and angles beyond 5 standard deviations",
+            "6 bonds and angles newly beyond 5 standard deviations",
         ),
         (
             geometry(1.2, 1.3),
@@ -354,7 +354,13 @@ def test_amplitudes_may_pull_bonds_further_than_a_map():
 
 
 def test_a_better_correlation_than_a_reference_nearby_has_is_doubted():
-    summary = {"ca_rmsd_of": {"atoms": ["CA"], "matched": 40, "residues": 41}}
+    fine = {
+        "q_score_final": 0.61,
+        "q_score_reference": 0.6,
+        "fsc_resolution_final": 4.1,
+        "fsc_resolution_reference": 4.2,
+    }
+    summary = {"ca_rmsd_of": {"atoms": ["CA"], "matched": 40, "residues": 41}} | fine
     better = fit_of(cc_final=0.819, cc_reference=0.802, ca_rmsd_final=0.6)
     (doubt,) = doubts._noise_doubt(better, summary, None)
     assert "0.819, reference 0.802" in doubt.sentence
@@ -364,7 +370,13 @@ def test_a_better_correlation_than_a_reference_nearby_has_is_doubted():
     for changed in ({"cc_reference": 0.815}, {"cc_reference": None}, {"ca_rmsd_final": 2.0}):
         assert doubts._noise_doubt(SimpleNamespace(**{**vars(better), **changed}), summary, None) == []
     for of in (None, {"atoms": ["CA"], "matched": 20, "residues": 41}):
-        assert doubts._noise_doubt(better, {"ca_rmsd_of": of}, None) == []
+        assert doubts._noise_doubt(better, fine | {"ca_rmsd_of": of}, None) == []
+    # At any distance, where what tells of detail is worse.
+    coarse = {"q_score_final": 0.217, "q_score_reference": 0.249, "fsc_resolution_final": 6.17}
+    far = SimpleNamespace(**{**vars(better), "ca_rmsd_final": 8.0})
+    (doubt,) = doubts._noise_doubt(far, summary | coarse, None)
+    assert "but Q (0.217, reference 0.249) and FSC 0.5 (6.17 Å, reference 4.20 Å) are worse" in doubt.sentence
+    assert doubts._noise_doubt(far, summary | coarse | {"fsc_resolution_reference": None}, None) == []
 
 
 def test_a_strength_at_its_limit_is_told_of_where_it_is_the_end_and_was_not_found():

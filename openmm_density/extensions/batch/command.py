@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...base.errors import InputError, as_argument
+from ...base.errors import InputError, as_argument, did_you_mean
 from ...base.progress import console_for_results
 from ...base.wording import counted, listing
 from ...cli.amplitudes import is_of_amplitudes
-from ...cli.arguments import PROGRAM
+from ...cli.arguments import PROGRAM, spelled
 from ...cli.fit_checks import check_asked, check_values
 from ...cli.fit_options import FitOptions
 from .command_arguments import add_batch_arguments, jobs_asked
@@ -78,9 +78,9 @@ def _check_fits(jobs: Sequence[Job], is_table: bool) -> None:
         words = ["fit", *job.words, "--output", job.folder]
         options, unknown = parser.parse_known_args(words)
         if unknown:
-            raise InputError(
-                f'"{unknown[0]}" is not understood', source=job.name, remedy="use options of fit"
-            )
+            remedy = did_you_mean(unknown[0].partition("=")[0], map(spelled, vars(options)))
+            remedy = remedy or "use options of fit"
+            raise InputError(f'"{unknown[0]}" is not understood', source=job.name, remedy=remedy)
         try:
             _check_fit(FitOptions.of(vars(options)), job)
         except InputError as error:

@@ -105,7 +105,10 @@ def test_two_rows_with_one_folder_are_refused(files, capsys):
 def test_an_option_that_fit_does_not_know_is_refused_before_any_fit(files, capsys):
     (files / "jobs.csv").write_text("model,map,strenght\nmodel.pdb,target.mrc,3\n")
     assert run("batch", "--table", "jobs.csv", "--resolution", 5, "--output", "many") == 2
-    assert 'error: 001_model: "--strenght" is not understood: use options of fit.' in capsys.readouterr().err
+    assert (
+        'error: 001_model: "--strenght" is not understood: did you mean --strength?'
+        in capsys.readouterr().err
+    )
 
 
 SCRIPTS = {
