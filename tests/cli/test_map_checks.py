@@ -1,11 +1,13 @@
 """What ``fit`` and ``score`` say of maps that are wrong, and the options that put them right."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from openmm_density import DensityMap
+from openmm_density.fitting import half_maps
 
 from .commands import run
 
@@ -82,3 +84,35 @@ def test_options_that_are_no_voxel_size_are_refused(small, capsys):
     with pytest.raises(SystemExit):
         run("score", small / "target.pdb", small / "target.mrc", "--resolution", 5, "--voxel-size", "0,1,1")
     assert "--voxel-size must be a positive number of Å" in capsys.readouterr().err
+
+
+def test_half_maps_are_corrected_with_the_map(small, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(half_maps, "STEPS_AT_EACH", 5)
+    monkeypatch.setattr(half_maps, "COOLING_STEPS", 5)
+    right = DensityMap.from_file(small / "target.mrc")
+    noise = np.random.default_rng(0).normal(0.0, 0.3 * right.data.std(), (2, *right.data.shape))
+    halves = [replace(right, data=(right.data + each).astype(np.float32)) for each in noise]
+    for name, each in zip(("wrong", "half_1", "half_2"), (right, *halves)):
+        each.mirrored().inverted().with_voxel_size(1.17).write(tmp_path / f"{name}.mrc")
+        each.write(tmp_path / f"right_{name}.mrc")
+    (tmp_path / "model.pdb").symlink_to(small / "model.pdb")
+    corrected = ("--voxel-size", 1.2, "--mirror", "--invert")
+    given = [word for n in (1, 2) for word in ("--half-map", tmp_path / f"half_{n}.mrc")]
+    command = ("fit", tmp_path / "model.pdb", tmp_path / "wrong.mrc", *QUICK[:4], "--threads", 1, *given)
+    assert run(*command, "--output", tmp_path / "run", *corrected) == 0
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    scan = summary["half_maps"]
+    # Inverted they correlate by the negative of this, mirrored by less than a half.
+    assert min(*scan["work"], *scan["free"]) > 0.6 and scan["work"] != scan["free"]
+    assert summary["cc_final"] > 0.6
+
+    capsys.readouterr()
+    found = []
+    for prefix, extra in (("", corrected), ("right_", ())):
+        pair = [word for n in (1, 2) for word in ("--half-map", tmp_path / f"{prefix}half_{n}.mrc")]
+        score = ("score", small / "target.pdb", tmp_path / f"{prefix}wrong.mrc", "--resolution", 5, "--json")
+        assert run(*score, *pair, *extra) == 0
+        found.append(json.loads(capsys.readouterr().out))
+    curves = [each["half_map_fsc"]["correlation"] for each in found]
+    assert np.allclose(*(np.array(curve, dtype=float) for curve in curves), atol=0.02)
+    assert found[0]["cc_mask"] == pytest.approx(found[1]["cc_mask"], abs=1e-3)

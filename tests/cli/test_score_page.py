@@ -110,3 +110,18 @@ def test_what_are_no_half_maps_writes_no_page(folder, tmp_path, scored, halves):
         )
         assert status == 2 and sentence in " ".join(said.err.split()), said.err
         assert not (tmp_path / "page.html").exists()
+
+
+def test_half_maps_of_another_map_are_refused_and_filtered_ones_doubted(folder, tmp_path, scored, halves):
+    given = [DensityMap.from_file(path) for path in halves]
+    filtered = [each.gaussian_filter(3.0) for each in given]
+    for path, each in zip(halves, filtered):
+        each.write(path)
+    pair = [word for path in halves for word in ("--half-map", path)]
+    status, said = scored(folder / "target.pdb", *pair)
+    assert status == 0 and "Warning: the half maps agree up to the finest shell" in " ".join(said.out.split())
+    assert f"{tmp_path / 'page.html'}: open it in a browser" in said.out
+    for path, each in zip(halves, filtered):
+        each.inverted().write(path)
+    status, said = scored(folder / "target.pdb", *pair)
+    assert status == 2 and "error: the half maps do not belong to the map" in said.err

@@ -19,7 +19,7 @@ from openmm_density.validation.correlation import MapCorrelation
 
 from ..conftest import PROJECT
 from ..fragments import fragment
-from ..small_models import written
+from ..small_models import ADK_CLOSED, written
 
 RESIDUES, RESOLUTION, SEEN = 32, 5.0, 22
 
@@ -108,3 +108,13 @@ def test_phosphates_that_were_built_are_pulled_where_a_map_shows_some(
     built = set(np.flatnonzero(prepared.input_index < 0).tolist())
     assert bool(built & set(fitted.atoms.tolist())) == shown
     assert len(told) == (not shown)
+
+
+def test_side_chains_that_were_built_in_other_rotamers_are_pulled(tmp_path: Path) -> None:
+    lines = [x for x in ADK_CLOSED.read_text().splitlines() if x[:4] == "ATOM" and int(x[22:26]) < 40]
+    whole = read_model(written(tmp_path / "whole.pdb", lines))
+    bare = [x for x in lines if x[12:16].strip() in ("N", "CA", "C", "O", "CB")]
+    prepared = prepare(read_model(written(tmp_path / "bare.pdb", bare)))
+    density_map = DensityMap.simulate(whole.topology, whole.positions, 3.0, 1.0)
+    density = DensityFit(density_map, prepared.topology, 3.0, positions=prepared.positions)
+    assert without_unseen_atoms(density, prepared) == (density, [])

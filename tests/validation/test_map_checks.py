@@ -209,3 +209,13 @@ def test_a_model_that_was_stretched_as_a_whole_names_the_voxel_size(a_map, model
     else:
         likely = re.search(r"likelier to measure ([\d.]+)", only(checks, "stretching").sentence)[1]
         assert float(likely) == pytest.approx(1 / stretched, abs=5e-3)
+
+
+def test_a_resolution_that_is_too_coarse_is_named_before_the_voxel_size_that_makes_up_for_it():
+    """On voxels that hold no finer detail, so that it is not known to where map and model agree."""
+    model = read_model(PROJECT / "examples" / "data" / "adk_closed.pdb")
+    coarse = DensityMap.simulate(model.topology, model.positions, RESOLUTION, RESOLUTION / 2)
+    assert checked(coarse, model).findings == []
+    found = only(checked(coarse, model, resolution=1.6 * RESOLUTION), "voxel_size").sentence
+    assert found.startswith("the resolution of 6.4 Å looks too coarse, or else the voxel size wrong")
+    assert "check resolution first, then the map's header, and pass voxel_size=" in found

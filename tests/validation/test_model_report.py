@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from openmm_density import DensityMap
 from openmm_density.base.errors import InputError
+from openmm_density.cli import main
 from openmm_density.models import read_model
 from openmm_density.validation.correlation import MapCorrelation
 from openmm_density.validation.fsc import model_fsc
@@ -94,3 +96,37 @@ def test_what_is_undefined_is_none(density_map, native):
     assert outside["q_score"] is outside["fsc"] is outside["fsc_resolution"] is outside["fsc_falls"] is None
     with pytest.raises(InputError, match="positions"):
         report(native.topology, away[1:], density_map, RESOLUTION)
+
+
+@pytest.fixture(scope="module")
+def half_maps(density_map, tmp_path_factory):
+    """Write the map twice, each time with a little noise of its own."""
+    folder, paths = tmp_path_factory.mktemp("halves"), []
+    for seed in (1, 2):
+        noise = np.random.default_rng(seed).normal(
+            scale=0.02 * density_map.data.std(), size=density_map.shape
+        )
+        paths.append(folder / f"half_{seed}.mrc")
+        replace(density_map, data=density_map.data + noise).write(paths[-1])
+    return paths
+
+
+def test_score_prints_what_is_asked_for(capsys, small_data, map_path, half_maps, reports):
+    model = str(small_data / "emd5925_frag/5925_native.pdb")
+    arguments = ["score", model, str(map_path), "--resolution", "3.64"]
+    halves = [word for path in half_maps for word in ("--half-map", str(path))]
+    assert main([*arguments, "--q-score", "--fsc", *halves, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["q_score"] == [pytest.approx(reports[1]["q_score"], abs=1e-4)]
+    assert found["fsc_resolution"] == [pytest.approx(reports[1]["fsc_resolution"], abs=1e-3)]
+    assert found["fsc_falls"] == [True]
+    assert len(found["residue_q_scores"][0]) == len(found["residue_labels"]) == 94
+    curve = found["half_map_fsc"]
+    assert min(curve["correlation"]) > 0.5 and found["half_map_falls"] is False
+    assert found["half_map_resolution"] == pytest.approx(1 / curve["frequency"][-1])
+    assert main([*arguments, "--q-score", "--sigma", "0.4", "--fsc"]) == 0
+    printed = capsys.readouterr().out
+    assert "CC 0.7652  Q 0.3717  FSC 0.5 at 3.59 Å" in printed
+    assert main([*arguments, *halves]) == 0
+    last = 1 / curve["frequency"][-1]
+    assert f"half maps: FSC above 0.143 up to {last:.2f} Å\n" in capsys.readouterr().out
