@@ -132,6 +132,7 @@ def _with_parts(record: FitRecord, folder: OutputFolder, display: Display, stopw
             path,
             read=options.prediction.read_model,
             device="cuda" if options.run.platform == "CUDA" else "cpu",
+            threads=options.run.threads,
             tell=lambda done, total, label: display.update(done, total, f"placing {label}", None),
         )
     display.expect()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import numpy as np
 import torch
@@ -21,6 +20,8 @@ LEAST = 5.0
 """Standard deviations above wrong places from which on a place is believed: models of other proteins reach 4."""
 # The resolution of a search is this part of the body's radius of gyration, within limits in Å.
 _PER_RADIUS, _FINEST, _COARSEST = 0.55, 4.0, 12.0
+# A normal distribution's standard deviation by its median absolute one.
+_MAD = 1.4826
 # Bodies of which none has less than this part of the atoms of another are searched in the same map.
 _AS_LARGE = 0.5
 
@@ -48,43 +49,41 @@ class PlacedBody:
     other_less: float = 0.0  # By how much the score of all bodies is less then
 
 
-def place_bodies(
-    kinds: Sequence[Kind],
-    density_map: DensityMap,
-    resolution: float,
-    links: Sequence[ChainLink] = (),
-    device: torch.device | None = None,
-    tell: Callable[[int, int, str], None] = lambda *_: None,
-) -> list[PlacedBody]:
-    """Return where bodies lie in a map, in the order of the kinds.
+@dataclass(frozen=True)
+class PlacingTask:
+    """A map with what is known of it, `resolution` in Å, and of chains between bodies; and where and how the search runs.
 
-    Parameters
-    ----------
-    kinds : sequence of Kind
-    density_map : DensityMap
-    resolution : float
-        Of the map, in Å.
-    links : sequence of ChainLink
-        Chains between bodies.
-    device : torch.device, optional
-        Where maps are transformed; the CPU by default.
-    tell : callable
-        Told how many rotations were tried, of how many, and of which body.
-
-    Raises
-    ------
-    InputError
-        If a body is larger than the map, or no place is left for one.
+    `device`: where maps are transformed, "cpu" or "cuda"; `threads`: of a CPU, all by default; `tell`: called with how many
+    rotations were tried, of how many, and of which body.
     """
+
+    density_map: DensityMap
+    resolution: float
+    links: Sequence[ChainLink] = ()
+    device: str = "cpu"
+    threads: int | None = None
+    tell: Callable[[int, int, str], None] = lambda *_: None
+
+    def search(self, kind: Kind, target: SearchMap) -> BodyPoses:
+        """Return the best places of a body in a map made of that of the task."""
+
+        def tell(done: int, total: int) -> None:
+            self.tell(done, total, kind.label)
+
+        return without_symmetry(kind.body, search(kind.body, target, tell, self.threads))
+
+
+def place_bodies(kinds: Sequence[Kind], task: PlacingTask) -> list[PlacedBody]:
+    """Return where bodies lie in a map, in the order of the kinds; InputError if one is larger, or no place is left."""
     for kind in kinds:
-        _check_size(kind, density_map)
+        _check_size(kind, task.density_map)
     order = sorted(range(len(kinds)), key=lambda k: -len(kinds[k].body.atoms))
     placed: list[PlacedBody] = []
     while order:
         most = len(kinds[order[0]].body.atoms)
         group = [k for k in order if len(kinds[k].body.atoms) >= _AS_LARGE * most]
         order = order[len(group) :]
-        placed += _place_group(group, kinds, placed, density_map, resolution, links, device, tell)
+        placed += _place_group(group, kinds, placed, task)
     return sorted(placed, key=lambda each: each.kind)
 
 
@@ -99,52 +98,40 @@ def _check_size(kind: Kind, density_map: DensityMap) -> None:
 
 
 def _place_group(
-    group: Sequence[int],
-    kinds: Sequence[Kind],
-    placed: Sequence[PlacedBody],
-    density_map: DensityMap,
-    resolution: float,
-    links: Sequence[ChainLink],
-    device: torch.device | None,
-    tell: Callable[[int, int, str], None],
+    group: Sequence[int], kinds: Sequence[Kind], placed: Sequence[PlacedBody], task: PlacingTask
 ) -> list[PlacedBody]:
     """Return the places of bodies of about one size, beside those that are placed already."""
     bodies = [kinds[k].body for k in group]
-    coarse = max(
-        resolution, float(np.clip(_PER_RADIUS * min(each.gyration for each in bodies), _FINEST, _COARSEST))
-    )
+    coarse = float(np.clip(_PER_RADIUS * min(each.gyration for each in bodies), _FINEST, _COARSEST))
     room = max(float(np.linalg.norm(each.atoms, axis=1).max()) for each in bodies)
-    target = SearchMap.of(density_map, coarse, room, device or torch.device("cpu"))
+    target = SearchMap.of(task.density_map, max(task.resolution, coarse), room, torch.device(task.device))
     if placed:
         target = target.without(*_all_atoms(kinds, placed))
     fixed = [Candidates(each.kind, kinds[each.kind].body, 1, _pose(each), np.zeros(1)) for each in placed]
     found: list[Candidates] = []
     for k in group:
         kind = kinds[k]
-        poses = without_symmetry(kind.body, search(kind.body, target, partial(_tell, tell, kind.label)))
+        poses = task.search(kind, target)
+        here = Candidates(k, kind.body, kind.copies, poses, _above_noise(poses.scores))
         free = np.ones(len(poses), dtype=bool)
         for each in fixed:
-            free &= ~clashing(each.traces()[0], Candidates(k, kind.body, 1, poses, poses.scores))
-        poses = poses.chosen(np.flatnonzero(free))
-        found.append(Candidates(k, kind.body, kind.copies, poses, poses.scores))
-    # First by scores alone; then by how far these are above those of wrong places, which are known by then.
-    sets = Beam([*fixed, *found], links).best()
-    if sets:
-        scaled = [
-            _scaled(each, len(fixed) + row, [*fixed, *found], sets[0][1]) for row, each in enumerate(found)
-        ]
-        sets = Beam([*fixed, *scaled], links).best()
+            free &= ~clashing(each.traces()[0], here)
+        rows = np.flatnonzero(free)
+        found.append(replace(here, poses=poses.chosen(rows), gains=here.gains[rows]))
+    sets = Beam([*fixed, *found], task.links).best()
     if not sets:
         labels = ", ".join(kinds[k].label for k in group)
         raise InputError(
             f"the map has no room for all copies of {labels}: what is placed of them leaves no place without overlap",
             remedy="give fewer copies, or the whole map",
         )
-    return _chosen([*fixed, *scaled], len(fixed), sets)
+    return _chosen([*fixed, *found], len(fixed), sets)
 
 
-def _tell(tell: Callable[[int, int, str], None], label: str, done: int, total: int) -> None:
-    tell(done, total, label)
+def _above_noise(scores: np.ndarray) -> np.ndarray:
+    """Return scores in deviations above the median: most places are wrong, and the few that are not hardly change it."""
+    median = np.median(scores)
+    return (scores - median) / (_MAD * float(np.median(np.abs(scores - median))) or 1.0)
 
 
 def _pose(placed: PlacedBody) -> BodyPoses:
@@ -154,21 +141,6 @@ def _pose(placed: PlacedBody) -> BodyPoses:
 def _all_atoms(kinds: Sequence[Kind], placed: Sequence[PlacedBody]) -> tuple[np.ndarray, np.ndarray]:
     atoms = [kinds[each.kind].body.atoms @ each.rotation.T + each.place for each in placed]
     return np.concatenate(atoms), np.concatenate([kinds[each.kind].body.weights for each in placed])
-
-
-def _scaled(
-    candidates: Candidates, row: int, kinds: Sequence[Candidates], chosen: tuple[tuple[int, int], ...]
-) -> Candidates:
-    """Return candidates with gains in standard deviations above wrong places: those where none was chosen lies."""
-    wrong = np.ones(len(candidates.gains), dtype=bool)
-    for other, pose in chosen:
-        wrong &= ~clashing(kinds[other].traces(slice(pose, pose + 1))[0], candidates)
-    if wrong.sum() < 10:
-        wrong[:] = True
-        wrong[[pose for other, pose in chosen if other == row]] = False
-    noise = candidates.poses.scores[wrong] if wrong.any() else candidates.poses.scores
-    deviation = float(noise.std()) or 1.0
-    return replace(candidates, gains=(candidates.poses.scores - noise.mean()) / deviation)
 
 
 def _chosen(

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from scipy.optimize import linear_sum_assignment
 
 from ...base.atomic_files import write_text
@@ -18,7 +17,7 @@ from ...maps.density_map import DensityMap
 from ...models.model import Model
 from ...models.structures import read_model
 from .assembly import ChainLink
-from .bodies import Kind, PlacedBody, place_bodies
+from .bodies import Kind, PlacedBody, PlacingTask, place_bodies
 from .parts import RigidPart, rigid_parts, write_placed
 from .words import parse_parts
 
@@ -34,6 +33,7 @@ def place_parts(
     *,
     read: Callable[[str], Model] = read_model,
     device: str = "cpu",
+    threads: int | None = None,
     tell: Callable[[int, int, str], None] = lambda *_: None,
 ) -> bool:
     """Write a model of what is placed in a map, and beside it, as JSON, how sure each place is.
@@ -53,6 +53,8 @@ def place_parts(
         Returns the model in a file.
     device : str
         Where maps are transformed: "cpu" or "cuda".
+    threads : int, optional
+        Of a CPU; all by default.
     tell : callable
         Told how many rotations of a body were tried, of how many, and of which.
 
@@ -68,7 +70,8 @@ def place_parts(
     """
     models = [(read(str(part.path)), part.copies) for part in parse_parts(words)]
     parts, kinds, links = rigid_parts(models, cut)
-    found = place_bodies(kinds, density_map, resolution, links, torch.device(device), tell)
+    task = PlacingTask(density_map, resolution, links, device, threads, tell)
+    found = place_bodies(kinds, task)
     placed = [_by_copy(part, kinds, found, links) for part in parts]
     placed, similarity = _together(parts, kinds, placed, density_map, resolution, path)
     chains = write_placed(path, parts, kinds, placed)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,8 +19,12 @@ _ROTATION_STEP = 0.6
 _LEAST_ROTATIONS, _MOST_ROTATIONS = 400, 8000
 # A body is sampled so many times finer than the map.
 _FINER = 2
-_BLOCK = 3
+# Voxels a side of which the best is kept, and how many of these for each rotation.
+_BLOCK, _PER_ROTATION = 3, 60
 CANDIDATES = 150
+"""Places of a body that are compared with those of others."""
+# Rotations and poses that are worked on at once, and voxels on a GPU.
+_AT_ONCE_ON_CPU, _AT_ONCE, _VOXELS_ON_GPU = 2, 64, 2e8
 _REFINED_ATOMS = 800
 _STEPS = 40
 
@@ -50,6 +56,14 @@ class BodyPoses:
 
     def __len__(self) -> int:
         return len(self.scores)
+
+    @classmethod
+    def joined(cls, parts: Iterable[BodyPoses]) -> BodyPoses:
+        """Return all poses of some parts, the best first."""
+        every = cls(
+            *(np.concatenate(each) for each in zip(*((p.scores, p.rotations, p.places) for p in parts)))
+        )
+        return every.chosen(np.argsort(-every.scores, kind="stable"))
 
     def chosen(self, rows: np.ndarray) -> BodyPoses:
         """Return some of them."""
@@ -85,48 +99,77 @@ class BodyTemplate:
 
 
 def search(
-    body: Body, target: SearchMap, tell: Callable[[int, int], None] = lambda *_: None, keep: int = CANDIDATES
+    body: Body,
+    target: SearchMap,
+    tell: Callable[[int, int], None] = lambda *_: None,
+    threads: int | None = None,
 ) -> BodyPoses:
     """Return the best places of a body anywhere in a map, refined."""
-    device, shape = target.data.device, tuple(target.data.shape)
     template = BodyTemplate(body, target)
     reach = max(body.gyration, target.resolution)
     count = 8 * np.pi**2 * (reach / (_ROTATION_STEP * target.resolution)) ** 3
-    every = rotations(int(np.clip(count, _LEAST_ROTATIONS, _MOST_ROTATIONS)))
-    turns = torch.from_numpy(every.as_matrix().astype(np.float32)).to(device)
-    batch = 4 if device.type == "cpu" else max(int(2e8 / np.prod(shape)), 1)
-    block = min(_BLOCK, *shape)
-    spectrum = target.spectrum
-    found, where = [], []
-    side = template.side // 2
-    for first in range(0, len(turns), batch):
-        some = turns[first : first + batch]
-        inside = template.rotated(some)
+    every = rotations(int(np.clip(count, _LEAST_ROTATIONS, _MOST_ROTATIONS))).as_matrix()
+    with _workers(target.data.device, threads) as pool:
+        rough = _scanned(template, target, every, pool, tell)
+        rough = rough.chosen(distinct_rows(rough, body, 0.75 * target.resolution, 2 * CANDIDATES))
+        parts = [
+            rough.chosen(np.arange(k, min(k + _AT_ONCE, len(rough)))) for k in range(0, len(rough), _AT_ONCE)
+        ]
+        fine = BodyPoses.joined(pool.map(lambda part: refined(part, body, target), parts))
+    return fine.chosen(distinct_rows(fine, body, 0.4 * target.resolution, CANDIDATES))
+
+
+@contextmanager
+def _workers(device: torch.device, threads: int | None) -> Iterator[ThreadPoolExecutor]:
+    """Yield threads of which each works alone: those that torch has for small transforms mostly wait for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    count = 1 if device.type == "cuda" else threads or before
+    try:
+        with ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            yield pool
+    finally:
+        torch.set_num_threads(before)
+
+
+def _scanned(
+    template: BodyTemplate,
+    target: SearchMap,
+    every: np.ndarray,
+    pool: ThreadPoolExecutor,
+    tell: Callable[[int, int], None],
+) -> BodyPoses:
+    """Return the best places for each of some rotations (R, 3, 3), the best of all first."""
+    device, shape = target.data.device, tuple(target.data.shape)
+    turns = torch.from_numpy(every.astype(np.float32)).to(device)
+    batch = _AT_ONCE_ON_CPU if device.type == "cpu" else max(int(_VOXELS_ON_GPU / np.prod(shape)), 1)
+    n = template.side
+
+    def scan(some: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         padded = torch.zeros(len(some), *shape, device=device)
-        padded[:, : template.side, : template.side, : template.side] = inside
-        product = torch.fft.rfftn(padded, dim=(1, 2, 3)).conj() * spectrum
+        padded[:, :n, :n, :n] = template.rotated(some)
+        # Σ ρ(x) t(x + u) over x, for every shift u.
+        product = torch.fft.rfftn(padded, dim=(1, 2, 3)).conj() * target.spectrum
         scores = torch.fft.irfftn(product, s=shape, dim=(1, 2, 3))
-        best, at = functional.max_pool3d(scores[:, None], block, return_indices=True, ceil_mode=True)
-        best, at = best.flatten(1), at.flatten(1)
-        top = best.topk(min(60, best.shape[1]), dim=1)
-        found.append(top.values)
-        where.append(at.gather(1, top.indices))
-        tell(min(first + batch, len(turns)), len(turns))
-    scores, voxels = torch.cat(found).cpu().numpy(), torch.cat(where).cpu().numpy()
-    order = np.argsort(-scores, axis=None, kind="stable")[: 40 * keep]
-    number, voxel = order // scores.shape[1], voxels.reshape(-1)[order]
-    k, j, i = np.unravel_index(voxel, shape)
-    # The template's centre is `side` voxels from its corner; what is shifted around the end began before the first.
-    index = (np.stack([i, j, k], axis=1) + side) % np.array(shape[::-1])
+        best, at = functional.max_pool3d(scores[:, None], _BLOCK, return_indices=True, ceil_mode=True)
+        top = best.flatten(1).topk(min(_PER_ROTATION, best[0].numel()), dim=1)
+        return top.values.cpu(), at.flatten(1).gather(1, top.indices).cpu()
+
+    found = []
+    for part in pool.map(scan, turns.split(batch)):
+        found.append(part)
+        tell(min(len(found) * batch, len(turns)), len(turns))
+    scores, voxels = (torch.cat(each).numpy() for each in zip(*found))
+    order = np.argsort(-scores, axis=None, kind="stable")[: 40 * CANDIDATES]
+    k, j, i = np.unravel_index(voxels.reshape(-1)[order], shape)
+    # The template's centre is half its side from its corner; what is shifted around the end began before the first.
+    index = (np.stack([i, j, k], axis=1) + n // 2) % np.array(shape[::-1])
     places = target.origin + target.voxel * index
-    poses = BodyPoses(scores.reshape(-1)[order], every.as_matrix()[number], places)
-    rough = poses.chosen(distinct_rows(poses, body, 0.75 * target.resolution, 2 * keep))
-    fine = refined(rough, body, target)
-    return fine.chosen(distinct_rows(fine, body, 0.4 * target.resolution, keep))
+    return BodyPoses(scores.reshape(-1)[order], every[order // scores.shape[1]], places)
 
 
 def refined(poses: BodyPoses, body: Body, target: SearchMap, steps: int = _STEPS) -> BodyPoses:
-    """Return the nearest maxima of the correlation, all poses at once, uphill in steps of their own lengths; the best first."""
+    """Return the nearest maxima of the correlation, all poses at once, uphill in steps of their own lengths."""
     device = target.data.device
     every = -(-len(body.atoms) // _REFINED_ATOMS)
     atoms = torch.from_numpy(body.atoms[::every].astype(np.float32)).to(device)
@@ -166,12 +209,11 @@ def refined(poses: BodyPoses, body: Body, target: SearchMap, steps: int = _STEPS
             place = torch.where(keep, new_place, place)
             torque, force = torch.where(keep, new_torque, torque), torch.where(keep, new_force, force)
             length = torch.where(keep, length * 1.3, length * 0.4)
-    found = BodyPoses(
+    return BodyPoses(
         score.cpu().numpy().astype(np.float64),
         turn.cpu().numpy().astype(np.float64),
         place.cpu().numpy().astype(np.float64) * target.voxel + target.origin,
     )
-    return found.chosen(np.argsort(-found.scores, kind="stable"))
 
 
 def _exponential(vectors: torch.Tensor) -> torch.Tensor:

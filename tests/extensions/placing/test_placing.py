@@ -60,7 +60,8 @@ def truth(folder: Path) -> tuple[Model, DensityMap]:
     _, matrix, origin = empty_grid(density, model.positions, 2.5, 0.0)
     start, data = density.on_grid(model.positions, matrix, origin)
     noise = np.random.default_rng(0).normal(scale=0.3 * data.std(), size=data.shape)
-    return model, DensityMap(data + noise, matrix, origin + matrix @ start)
+    density_map = DensityMap(data + noise, matrix, origin + matrix @ start)
+    return model, density_map.crop(model.positions, 6.0)
 
 
 @pytest.fixture(scope="module")
