@@ -97,9 +97,6 @@ def test_help_and_slips_of_the_keyboard_load_nothing_slow(quick, arguments, stat
         ("simulate", ["--output", "map.pdb"], "its suffix is not a density map's"),
         ("simulate", ["--output", "map.mrc"], "map.mrc: it exists already"),
         ("planes", ["--dictionary", "none.cif"], "none.cif: there is no such file"),
-        ("distill", ["--dictionary", "none.cif"], "none.cif: there is no such file"),
-        ("distill", ["--output", "map.mrc"], "map.mrc: it exists already"),
-        ("distill", ["--output", "none/new"], "none/new: the folder none does not exist"),
     ],
 )
 def test_what_no_file_can_make_right_is_refused_before_anything_slow(
@@ -117,7 +114,6 @@ COMPLETE = {
     "score": ["model.pdb", "map.mrc", "--resolution", "5"],
     "simulate": ["model.pdb", "--resolution", "5", "--voxel-size", "1", "--output", "new.mrc"],
     "planes": ["model.pdb"],
-    "distill": ["CO", "--output", "new.safetensors"],
 }
 
 

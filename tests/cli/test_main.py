@@ -25,7 +25,7 @@ def test_a_warning_is_given_once(capsys):
         return 0
 
     for _ in range(2):
-        assert main(["doctor"], {"doctor": warned}) == 0
+        assert main(["planes", "model.pdb"], {"planes": warned}) == 0
         assert capsys.readouterr().err == "openmm-density: warning: a segment's force is made\n"
 
 

@@ -9,6 +9,7 @@ from openmm_density.extensions.distillation import DistillationSettings, read_po
 from openmm_density.extensions.distillation.students import Committee
 
 from ...cli.commands import run
+from ...test_imports import quick  # noqa: F401
 
 for package in ("rdkit", "tblite", "safetensors"):
     pytest.importorskip(package, reason="the extra [ligands] is not installed")
@@ -87,3 +88,17 @@ def test_what_is_beside_a_potential_is_not_replaced_unasked(tmp_path, capsys, na
     assert run("distill", "CO", "--output", tmp_path / "x.safetensors") == 2
     assert f"{name}: it exists already: choose another name, or pass --overwrite." in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--dictionary", "none.cif"], "none.cif: there is no such file"),
+        (["--output", "map.mrc"], "map.mrc: it exists already"),
+        (["--output", "none/new"], "none/new: the folder none does not exist"),
+    ],
+)
+def test_files_are_refused_before_anything_slow(quick, options, named, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "map.mrc").write_text("")
+    assert named in quick(["distill", "CO", "--output", "new.safetensors", *options], 2)
