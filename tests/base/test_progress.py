@@ -155,21 +155,3 @@ def test_time_left_is_that_of_steps_and_searches_are_counted(now):
         now[0] += 4
         clock.update(step, 1000, "draw")
     assert str(clock) == "0:01:20 + 2 searches"
-
-
-def test_after_an_interruption_no_steps_are_left_to_wait_for(now):
-    clock = Clock(CLOCK_STAGES)
-    for step in (0, 40, 80):
-        now[0] += 4
-        clock.update(step, 1000, "draw")
-    now[0] += 1
-    clock.update(90, 1000, "minimize")
-    now[0] += 2
-    assert str(clock) == "0:00:03"
-
-
-def test_a_fit_that_goes_on_has_made_no_steps_yet(now):
-    clock = Clock(CLOCK_STAGES)
-    now[0] += 5
-    clock.update(500, 1000, "register")
-    assert str(clock) == "0:00:05"

@@ -14,7 +14,6 @@ from openmm import app, unit
 from pdbfixer import PDBFixer
 
 from openmm_density import DensityFit, DensityMap, InputError
-from openmm_density.energies import forces
 from openmm_density.energies.fitted_atoms import WEIGHTS
 from openmm_density.energies.forces import BACKENDS, backend_problem
 from openmm_density.energies.form_factors import form_factor_gaussians
@@ -249,20 +248,6 @@ def test_the_default_cutoff_is_four_sigma(adk_map, fragment):
     assert wide > 4 * math.sqrt(1.125**2 + 80 / (8 * math.pi**2))
 
 
-def test_a_strength_of_nothing_and_of_something(adk_map, fragment):
-    fit = DensityFit(adk_map, fragment.topology, 5.0, strength=0)
-    assert fit.default_strength == 0
-    context = context_of(system_of(fragment.n, fit.create_force()), fragment.positions)
-    assert energy_of(context) == 0
-    assert not forces_of(context).any()
-    derivatives = context.getState(parameterDerivatives=True).getEnergyParameterDerivatives()
-    assert derivatives["density_strength"] == pytest.approx(1 - fit.similarity(fragment.positions))
-    context.setParameter("density_strength", 500.0)
-    assert forces_of(context).any()
-    assert DensityFit(adk_map, fragment.topology, 5.0, strength=7).default_strength == 7 * fit.n_fitted_atoms
-    assert DensityFit(adk_map, fragment.topology, 5.0, strength="auto").automatic
-
-
 ERRORS = {
     "fractional atoms": (dict(atoms=[0.5]), "atoms must be"),
     "weights of another length": (dict(weights=[1.0, 2.0]), "weights must hold"),
@@ -440,18 +425,6 @@ def test_a_system_of_another_number_of_particles_is_refused(adk_map, fragment, b
                 context.getState(energy=True)
             with pytest.raises(openmm.OpenMMException, match=words):
                 context.getIntegrator().step(1)
-
-
-def test_only_where_the_system_is_known_are_positions_of_others_left_out(adk_map, fragment, monkeypatch):
-    """A module that is given the positions of its own atoms alone cannot tell that the topology is another System's."""
-    given = []
-    monkeypatch.setattr(forces, "create_force", lambda *_, of_particles, **__: given.append(of_particles))
-    for system in (None, system_of(fragment.n)):
-        DensityFit(adk_map, fragment.topology, 5.0, system=system).create_force()
-    assert given[0] is None
-    atoms, make = given[1]
-    _, found = make()(torch.tensor(fragment.positions[atoms] / 10), torch.tensor(1.0))
-    assert found.shape == (len(atoms), 3)
 
 
 def test_a_mask_leaves_voxels_out(adk_map, fragment):

@@ -10,7 +10,6 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from openmm_density import DensityMap
-from openmm_density.base.errors import SimulationError
 from openmm_density.fitting import FitResult, FlexibleFit
 from openmm_density.fitting.protocols import Protocol, Stage
 from openmm_density.models import Model, read_model
@@ -141,15 +140,3 @@ def assert_sane(fit: FlexibleFit, result: FitResult) -> None:
     before, after = (torsion_angles(positions, centres) for positions in (result.initial, result.final))
     held = np.abs(before) > np.radians(10)
     assert np.array_equal(np.sign(before[held]), np.sign(after[held]))
-
-
-def assert_survives(folder: Path, damage: str, platform: str) -> None:
-    """A fit of a damaged model comes through, or says which atoms it could not mend."""
-    model = damaged(folder, damage)
-    fit = fit_of(model, folder, platform)
-    try:
-        result = fit.run()
-    except SimulationError as error:
-        assert any(residue.id in str(error) for residue in model.topology.residues())
-        raise AssertionError(f"it ended with: {error}") from None
-    assert_sane(fit, result)

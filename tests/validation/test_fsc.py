@@ -71,18 +71,6 @@ def test_half_maps_fall_where_the_noise_takes_over(small_data):
     assert np.abs(found.correlation[found.frequency > 0.36]).max() < 0.15
 
 
-def test_a_simulated_map_correlates_with_its_model_up_to_its_resolution(small_data):
-    model = read_model(small_data / "emd5925_frag/5925_native.pdb")
-    simulated = DensityMap.simulate(model.topology, model.positions, 4.0, 1.0)
-    found = model_fsc(simulated, model.topology, model.positions, 4.0)
-    assert found.correlation[found.frequency < 1 / 4.5].min() > 0.97
-    assert np.abs(found.correlation[found.frequency > 1 / 3.4]).max() < 0.3
-    assert found.resolution() == pytest.approx(4.0, abs=0.3)
-    # A uniform B factor multiplies a shell by one number.
-    other = model_fsc(simulated, model.topology, model.positions, 6.0)
-    np.testing.assert_allclose(other.correlation, found.correlation, atol=0.05)
-
-
 @pytest.mark.parametrize(
     ("name", "model_name", "resolution"),
     [
@@ -97,17 +85,6 @@ def test_deposited_models_reach_the_resolution_of_their_maps(small_data, name, m
     density_map = DensityMap.from_file(small_data / name)
     found = model_fsc(density_map, model.topology, model.positions, resolution).resolution()
     assert found == pytest.approx(resolution, rel=0.06)
-
-
-def test_a_model_beyond_the_edge_of_a_map_is_compared_with_zeros(fragment):
-    density_map, topology, positions = fragment
-    half = density_map.crop(positions[:300], 4.0)
-    found = model_fsc(half, topology, positions, 3.64)
-    assert np.isfinite(found.correlation).all()
-    assert (
-        found.correlation[:5].mean()
-        < model_fsc(density_map, topology, positions, 3.64).correlation[:5].mean()
-    )
 
 
 def test_the_crossing_is_interpolated():

@@ -45,18 +45,6 @@ def test_the_probability_is_that_of_metropolis():
     assert all(exchange_neighbours(downhill, False, random)[1][0] for _ in range(50))
 
 
-def test_identical_replicas_always_exchange_by_turns():
-    random = np.random.default_rng(0)
-    record = ExchangeRecord.begin(5)
-    for number in range(40):
-        attempt = exchange_neighbours(np.zeros((5, 5)), number % 2 == 1, random)
-        assert attempt.accepted.tolist() == ([-1, 1, -1, 1] if number % 2 else [1, -1, 1, -1])
-        record.note(attempt)
-    assert record.acceptance == [1.0] * 4
-    # Every walker goes all the way in 2 R rounds.
-    assert min(record.round_trips) >= 2
-
-
 def test_round_trips_go_from_the_high_end_to_the_low_and_back():
     record = ExchangeRecord.begin(2)
     assert record.acceptance == [None]
