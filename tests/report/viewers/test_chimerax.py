@@ -9,14 +9,30 @@ import pytest
 
 from openmm_density.report.viewers.chimerax import chimerax_script, residue_spec
 
-from .chimerax_commands import commands_of, understood
+from .chimerax_commands import commands_of
 from .scenes import NASTY, ROWS, residues, scene_of
 
+COMMANDS = set(
+    [
+        "open",
+        "rename",
+        "volume",
+        "transparency",
+        "show",
+        "hide",
+        "cartoon",
+        "style",
+        "color",
+        "select",
+        "view",
+        "log",
+    ]
+)
 LINK = re.compile(r'<a href="cxcmd:([^"]*)">(.*?)</a>')
 
 
 def html_of(script):
-    (found,) = [match["html"] for match in commands_of(script) if "html" in match.groupdict()]
+    (found,) = [" ".join(words[2:]) for words in commands_of(script) if words[:2] == ["log", "html"]]
     return found
 
 
@@ -24,15 +40,13 @@ def html_of(script):
 def test_no_text_becomes_a_command(text):
     script = chimerax_script(scene_of(text), "1.0")
     expected = chimerax_script(scene_of(), "1.0")
-    names = [match[0].split()[0] for match in commands_of(script)]
-    assert names == [match[0].split()[0] for match in commands_of(expected)]
+    names = [words[0] for words in commands_of(script)]
+    assert names == [words[0] for words in commands_of(expected)] and set(names) <= COMMANDS
     assert len(script.splitlines()) == len(expected.splitlines())
     assert "<script" not in script
     # Links do the same, once they are decoded and divided.
     links, plain = (LINK.findall(html_of(each)) for each in (script, expected))
     assert [unquote(link) for link, _ in links] == [unquote(link) for link, _ in plain]
-    for link, _ in links:
-        assert understood(unquote(link))
 
 
 def test_a_place_is_a_link_that_selects_its_residues():
@@ -58,5 +72,3 @@ def test_a_place_is_a_link_that_selects_its_residues():
 )
 def test_residues_are_named_as_chimerax_names_them(rows, expected):
     assert residue_spec(3, rows) == expected
-    if expected:
-        assert understood(f"select {expected}")

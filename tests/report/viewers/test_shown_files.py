@@ -91,9 +91,7 @@ def test_scripts_name_what_is_in_the_folder_and_where_it_moves_does_not_matter(w
     for name, text in texts.items():
         assert (moved / name).read_text(encoding="utf-8") == text
         assert str(folder.parent) not in text and "map: map of it.mrc" in text and "before: model.pdb" in text
-    opened = [
-        match[0].split()[1] for match in commands_of(texts["fitted.cxc"]) if match[0].startswith("open")
-    ]
+    opened = [words[1] for words in commands_of(texts["fitted.cxc"]) if words[0] == "open"]
     assert opened == ["fitted_map.mrc", "fitted_before.pdb", "fitted.pdb", "fitted_reference.pdb"]
     assert all((folder / name).is_file() for name in opened)
     assert f" level {summary['contour_level']:.6g} " in texts["fitted.cxc"]
