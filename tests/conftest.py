@@ -111,24 +111,21 @@ def forked() -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def drawing(request: pytest.FixtureRequest) -> Iterator[Callable[[], AbstractContextManager[None]]]:
     """Leave the pictures of fits empty, as drawing takes longer than a short fit; yield what has them drawn."""
-    pictures = "plot_overview", "plot_progress", "plot_residues"
     if not {"batch", "cli", "crystal_fit", "documentation", "fitting", "report", "series"} & {
         part for item in request.session.items for part in item.path.parts
     }:
         yield nullcontext
         return
-    from openmm_density.report import plots
+    from openmm_density.report import overview
 
-    drawn = {name: getattr(plots, name) for name in pictures}
+    drawn = overview.plot_overview
 
     @contextmanager
     def draw() -> Iterator[None]:
         with pytest.MonkeyPatch.context() as patched:
-            for name, plot in drawn.items():
-                patched.setattr(plots, name, plot)
+            patched.setattr(overview, "plot_overview", drawn)
             yield
 
     with pytest.MonkeyPatch.context() as patched:
-        for name in pictures:
-            patched.setattr(plots, name, lambda path, *_, **__: path.write_bytes(b""))
+        patched.setattr(overview, "plot_overview", lambda path, *_, **__: path.write_bytes(b""))
         yield draw

@@ -25,7 +25,6 @@ from .startup import loading, started
 if TYPE_CHECKING:
     from ..fitting.fit_result import FitResult
     from ..fitting.flexible_fit import FlexibleFit
-    from ..fitting.interrupts import Stop
     from ..maps.density_map import DensityMap
     from ..models.model import Model
     from ..report import OutputFolder
@@ -40,7 +39,7 @@ def add_parser(commands: Commands) -> None:
         "fit",
         help="fit a model flexibly into a map",
         description="Fit MODEL flexibly into MAP: minimise, molecular dynamics with the density from weak to strong, anneal, "
-        "minimise. Writes models, trajectory, log, summary.json and pictures into DIR.",
+        "minimise. Writes models, trajectory, log, summary.json, a picture and a page into DIR.",
     )
     add_arguments(parser)
 
@@ -292,17 +291,15 @@ def _carried_out(record: FitRecord, fit: FlexibleFit, folder: OutputFolder, disp
         display.ended(_stopped(folder))
 
     # While the fit runs it handles signals itself; afterwards this does, without a gap.
-    doing = "saving what is under way, writing results without pictures"
+    doing = "saving what is under way, writing results"
     with StopRequest(lambda: display.interrupted(doing), stopped) as stop:
-        hurry = _Hurry(stop)
-        heard = lambda: (hurry.begin(), display.interrupted())  # noqa: E731
-        result = fit.run(folder.run, display.update, heard, stopped, stop)
+        result = fit.run(folder.run, display.update, display.interrupted, stopped, stop)
         display.expect()
         files = record.options.files
         command = command_line(record.options.by_name(), defaults(), str(folder.path))
         # What was placed is kept in the folder.
         model = str(folder.path / Path(files.model).name) if files.parts else files.model
-        summary = folder.write(fit, result, model, files.map, record.findings.scan, hurry, command)
+        summary = folder.write(fit, result, model, files.map, record.findings.scan, command)
         display.stop()
         print_outcome(summary, folder.path)
     return result
@@ -311,47 +308,14 @@ def _carried_out(record: FitRecord, fit: FlexibleFit, folder: OutputFolder, disp
 def _status(fit: FlexibleFit, result: FitResult, folder: OutputFolder) -> int:
     """Return the exit status of a fit that has written its results; say so where it was interrupted."""
     if result.interrupted:
-        where = f"{folder.path}{'' if folder.has_pictures else ', without pictures'}"
         at = f"at step {result.steps} of {fit.protocol.steps}"
         if result.unfinished is not None:
             at = f"in {result.unfinished.what}, after the fit of one model"
         _say(
-            f"{PROGRAM} fit: interrupted {at}; results so far are in {where}, and {_resuming(folder)} goes on"
-        )
-        return 130
-    if not folder.has_pictures:
-        _say(
-            f"{PROGRAM} fit: interrupted at its end; results are in {folder.path}, without pictures, and {_resuming(folder)} "
-            "draws them"
+            f"{PROGRAM} fit: interrupted {at}; results so far are in {folder.path}, and {_resuming(folder)} goes on"
         )
         return 130
     return 0
-
-
-class _Hurry:
-    """Whether pictures are left out: after a signal that followed the fit, or one that ended it so long ago that a batch system
-    soon ends the process.
-
-    `stop` of signals that come after the fit.
-    """
-
-    def __init__(self, stop: Stop) -> None:
-        self._stops = [stop]
-
-    def begin(self) -> None:
-        """Note a signal that ends the fit."""
-        from ..fitting.interrupts import Deadline
-
-        self._stops.append(Deadline(_ANSWER_SECONDS))
-
-    @property
-    def requested(self) -> bool:
-        """Whether no further picture is to be drawn."""
-        return any(stop.requested for stop in self._stops)
-
-
-# After a signal.
-_ANSWER_SECONDS = 8.0
 
 
 def _say(sentence: str) -> None:

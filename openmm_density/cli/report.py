@@ -38,14 +38,13 @@ def run(options: argparse.Namespace) -> int:
         from ..report.fit_page import fit_page, read_contents
         from ..report.page import write_page
         from ..report.results import REPORT
-        from ..report.viewers import restore_shown_map, write_viewer_scripts
+        from ..report.viewers import write_viewer_scripts
 
     folder = Path(options.folder)
     contents = read_contents(folder, options.model, options.map, options.reference)
     path = Path(options.output) if options.output else folder / REPORT
     write_page(path, fit_page(contents))
     if not options.output:
-        restore_shown_map(folder, contents.density_map, contents.models)
         write_viewer_scripts(folder, contents.summary)
     for sentence in contents.missing:
         print(sentence)

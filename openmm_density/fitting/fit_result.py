@@ -98,7 +98,7 @@ def _links(folder: Path) -> str:
 
 
 def _linked(folder: Path) -> Iterator[str]:
-    for name in (REPORT, "fitted.pdb", "fitted_input.cif", "residues.png", "progress.png", "summary.json"):
+    for name in (REPORT, "fitted.pdb", "fitted_input.cif", "summary.json"):
         if (folder / name).is_file():
             yield name
 

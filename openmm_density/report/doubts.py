@@ -44,7 +44,7 @@ NYQUIST_SLACK = 0.9
 # A residue fits the map clearly worse than at the start if its correlation fell by more than this, and what it lacks to 1 grew by
 # this factor. Of some 60 models fitted back into their maps 11 have such; of 97 residues in EMD-5925 none or one.
 LESS_CORRELATION, LACKS_MORE = 0.03, 2.0
-# So many stretches of residues are named; residues.png marks all.
+# So many stretches of residues are named; the page shows all.
 MOST_STRETCHES = 5
 
 
@@ -392,5 +392,5 @@ def _stretch_doubts(
     if others:
         left = len(others)
         who = "1 more stretch of residues fits" if left == 1 else f"{left} more stretches of residues fit"
-        doubts.append(Doubt("stretch", f"{who} the map badly: see residues.png.", others))
+        doubts.append(Doubt("stretch", f"{who} the map badly: see report.html.", others))
     return doubts

@@ -1,4 +1,4 @@
-"""The folder of a fit: models, trajectory, log, summary and pictures, each written atomically."""
+"""The folder of a fit: models, trajectory, log, summary, picture and page, each written atomically."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from ..fitting.fit_result import FitResult, Written
 from ..fitting.flexible_fit import FlexibleFit
 from ..fitting.half_maps import StrengthScan
 from ..fitting.installed_extensions import extensions
-from ..fitting.interrupts import Stop
 from ..fitting.locks import FolderLock
 from ..fitting.written_atoms import (
     input_b_factors,
@@ -28,7 +27,7 @@ from ..fitting.written_atoms import (
     written_alternates,
 )
 from ..models.structure_files import pdb_limit, prepared_header, write_cif, write_model_cif, write_pdb
-from .pictures import Pictures
+from .pictures import OVERVIEW, begin_overview
 from .results import AFTER_FILES, REPORT, UNFINISHED, check_unused, check_usable
 from .summary import kept_and_simulated, summarize, times_of, write_summary
 from .viewers import write_shown_files, write_viewer_scripts
@@ -39,8 +38,8 @@ class OutputFolder:
 
     It is made where it does not exist. `overwrite`: whether an earlier fit in it may be replaced; `resume`: whether an
     unfinished one is to be continued; `spellings`: how the sentences of the summary write arguments, see `InputError.spelled`.
-    Attributes: `run`: where the fit saves its states; `has_pictures`: whether `write` has drawn them all. Raises InputError if
-    it holds an earlier fit, or none to continue, or cannot be written to, or a fit is running in it.
+    Attribute `run`: where the fit saves its states. Raises InputError if it holds an earlier fit, or none to continue, or
+    cannot be written to, or a fit is running in it.
     """
 
     def __init__(
@@ -51,7 +50,6 @@ class OutputFolder:
         spellings: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.path, self._spellings = Path(path), spellings
-        self.has_pictures = False
         check_usable(self.path, overwrite, resume)
         unfinished = self.path / UNFINISHED
         self._made, self._resumed = not self.path.exists(), resume
@@ -98,15 +96,14 @@ class OutputFolder:
         model_path: str,
         map_path: str,
         scan: StrengthScan | None = None,
-        stop: Stop | None = None,
         command: str | None = None,
         crystal: Callable[[], Any] | None = None,
     ) -> dict[str, Any]:
         """Write everything, and return the summary; the saved states of a fit that has come to its end are removed.
 
-        `model_path`, `map_path` as the user gave them; `scan`: what half maps said about the strength; `stop`: where it comes,
-        pictures are left out, those of an earlier fit too; `command`: what a user types to repeat the fit; `crystal` is called
-        when the models are written: what measured amplitudes say of them.
+        `model_path`, `map_path` as the user gave them; `scan`: what half maps said about the strength; `command`: what a user
+        types to repeat the fit; `crystal` is called when the models are written: what measured amplitudes say of them. A fit
+        that was interrupted, whose process may soon be ended, has no picture.
         """
         fit.stopwatch.begin("writing")
         begin_reports(fit, result)
@@ -117,17 +114,22 @@ class OutputFolder:
         with fit.stopwatch.part("scoring"):
             agreement = model_agreement(fit, result)
             simulated_agreement = agreement if result.simulated is None else model_agreement(fit, simulated)
-            pictures = Pictures(self.path, fit, simulated, simulated_agreement, stop)
+            drawn = (
+                None if result.interrupted else begin_overview(self.path, fit, simulated, simulated_agreement)
+            )
             summary = kept_and_simulated(fit, result, simulated_agreement) | {"command": command}
             summary |= summarize(fit, result, agreement, model_path, map_path, scan, limit, self._spellings)
             summary |= {"left_out": left_out, "notes": [*summary["notes"], *left_out]}
             for extension in extensions():
                 extension.complete(self.path, fit, result, agreement, summary, crystal)
         write_summary(self.path / "summary.json", summary | times_of(fit.stopwatch, scan))
-        write_shown_files(self.path, fit, result, stop)
+        write_shown_files(self.path, fit, result)
         write_viewer_scripts(self.path, summary)
         with fit.stopwatch.part("pictures"):
-            self.has_pictures = pictures.finish()
+            if drawn is None:
+                (self.path / OVERVIEW).unlink(missing_ok=True)  # that of an earlier fit
+            else:
+                drawn.result()
         summary |= times_of(fit.stopwatch, scan)
         self._write_report(fit, simulated, summary)
         # Once more: it tells all the time but its own.
@@ -139,7 +141,7 @@ class OutputFolder:
 
     def _end(self, fit: FlexibleFit, result: FitResult) -> None:
         """Remove the saved states of a fit that is complete."""
-        if result.interrupted or not self.has_pictures:
+        if result.interrupted:
             self.run.save_times(fit.stopwatch)
         else:
             self.run.remove()
@@ -195,7 +197,7 @@ class OutputFolder:
         """Write the page; where that fails, the other results stay, and a note of the summary says why."""
         path = self.path / REPORT
         try:
-            # As with the pictures: what it takes is loaded at the end.
+            # As with the picture: what it takes is loaded at the end.
             with fit.stopwatch.part("report"):
                 from .fit_page import contents_of, fit_page
                 from .page import write_page

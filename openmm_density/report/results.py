@@ -23,8 +23,6 @@ FILES = (
     SUMMARY,
     "protocol.toml",
     "overview.png",
-    "progress.png",
-    "residues.png",
     "fitted_before.pdb",
     "fitted_map.mrc",
     "fitted.cxc",

@@ -240,7 +240,7 @@ def test_doubtful_stretches_are_told_of_in_a_sentence_each(fitted, monkeypatch):
     assert "worse than before" in named[0]
     monkeypatch.setattr(doubts, "MOST_STRETCHES", 0)
     found = summarized(fit, replace(result, final=spoilt))
-    assert any("more stretch" in doubt and "residues.png" in doubt for doubt in found["doubts"])
+    assert any("more stretch" in doubt and "report.html" in doubt for doubt in found["doubts"])
 
     # Where it is: the residues that were moved, and the centre of what was fitted.
     *_, doubt = (each for each in found["located_doubts"] if each["kind"] == "stretch")

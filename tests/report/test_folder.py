@@ -123,6 +123,28 @@ def test_units_are_of_keys_that_are_there(summary):
     }
 
 
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_the_picture_comes_after_the_models_and_is_left_out_of_an_interrupted_fit(
+    fitted, tmp_path, monkeypatch, interrupted
+):
+    fit, result = fitted
+
+    def draw(path, *_):
+        assert all((path.parent / name).exists() for name in ("fitted.cif", "fitted.pdb", "log.csv"))
+        path.write_text("new")
+
+    monkeypatch.setattr("openmm_density.report.overview.plot_overview", draw)
+    folder = OutputFolder(tmp_path / "out")
+    (folder.run.path / "state.npz").touch()
+    picture = folder.path / "overview.png"
+    picture.write_text("of an earlier fit")
+    summary = folder.write(fit, replace(result, interrupted=interrupted), "model", "map")
+    assert picture.exists() is not interrupted and (interrupted or picture.read_text() == "new")
+    # What takes long and says nothing of a model on its way.
+    assert (summary["map_checks"]["final"] is None) is interrupted
+    assert folder.run.holds_a_state is interrupted
+
+
 def test_what_a_killed_fit_left_goes_at_the_next_start(tmp_path):
     path, temporary = tmp_path / "out", f".{uuid.uuid4().hex}.tmp"
     unfinished, removed = path / "unfinished", path / ".unfinished.removed"
@@ -197,7 +219,6 @@ def test_a_model_outside_the_map_has_results_all_the_same(fitted, tmp_path):
     assert found["q_score_final"] is found["fsc_final"] is None
     assert found["residues"][0]["correlation_final"] is None
     assert any("outside the map" in doubt for doubt in found["doubts"])
-    assert (tmp_path / "out" / "residues.png").exists()
 
 
 def test_conformers_that_were_not_fitted_are_in_the_result_and_can_be_scored(fitted, tmp_path, capsys):

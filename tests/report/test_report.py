@@ -181,9 +181,8 @@ def test_a_fit_whose_report_fails_keeps_its_other_results(fitted, tmp_path, monk
     assert (path / "fitted.cif").exists() and "report" in written["seconds_by_part"]
 
 
-def test_an_interrupted_fit_and_one_that_kept_the_model_say_so_first(fitted, tmp_path, monkeypatch):
+def test_an_interrupted_fit_and_one_that_kept_the_model_say_so_first(fitted, tmp_path):
     fit, result = fitted
-    monkeypatch.setattr("openmm_density.report.plots.plot_overview", lambda *_: None)
     folder = OutputFolder(tmp_path / "interrupted")
     found = folder.write(fit, replace(result, interrupted=True), "model", "map")
     text = (folder.path / "report.html").read_text(encoding="utf-8")

@@ -17,7 +17,7 @@ from ...base.wording import listing, one_line
 from ...models.structures import read_model
 from ...models.symmetry_operators import SymmetryOperators
 from ...report.notes import NO_HALF_MAPS
-from ...report.pictures import DRAWN_OF_MODELS, draw_models_in_map
+from ...report.pictures import OVERVIEW, draw_models_in_map
 from ...report.results import (
     AFTER_FILES,
     CIF_FILES,
@@ -31,7 +31,6 @@ from ...report.results import (
 from ...report.summary import write_summary
 from ...report.viewers import write_viewer_scripts
 from ...report.viewers.shown_files import BEFORE, write_shown_map
-from ...validation.stretches import DoubtfulStretch
 from ..crystals import Phased, Reflections, phased_file
 from ..deposition import AS_IT_WAS, OF_OWN_PHASES, crystal_of_data, write_table_of_model
 from .cycles import RECORD, Cycle, cycle_folder
@@ -92,9 +91,8 @@ def _written(
         chosen = best_cycle(cycles[1:])
     best, first = cycle_folder(folder, max(chosen.number, 1)), cycle_folder(folder, 1)
     summary = dict(summaries[max(chosen.number, 1) - 1])
-    # Where they are not drawn anew, they would show a cycle's own start in its own map.
-    drawn = DRAWN_OF_MODELS if chosen.number else ()
-    left_out = {SUMMARY, REPORT, RECORD, *drawn}
+    # Where it is not drawn anew, it would show a cycle's own start in its own map.
+    left_out = {SUMMARY, REPORT, RECORD, *([OVERVIEW] if chosen.number else [])}
     _copy_files(best, folder, lambda name: name not in left_out and not name.startswith(BEFORE))
     _copy_files(first, folder, lambda name: name.startswith(BEFORE))
     with stopwatch.part("phasing"):
@@ -104,7 +102,7 @@ def _written(
     phased.write_mtz(folder / MTZ)
     write_text(folder / TABLE, _table(cycles))
     with stopwatch.part("scoring"):
-        stretches = tell_of_whole_run(summary, summaries[0], max(chosen.number, 1), shown)
+        tell_of_whole_run(summary, summaries[0], max(chosen.number, 1), shown)
         section = crystal_summary(cycles, chosen, phased)
         mirrored = _tell_of_mirrored_start(section, settings, chosen)
         summary |= {"command": course.command, "model": settings.model, "crystal": section}
@@ -114,7 +112,7 @@ def _written(
     write_viewer_scripts(folder, summary)
     if course.interrupted is None and chosen.number:
         with stopwatch.part("pictures"):
-            _draw(folder, summary, shown, stretches)
+            _draw(folder, summary, shown)
     _write_report(
         folder, summary, stopwatch, lambda: times_of_run(summaries, cycles, stopwatch.seconds_by_part)
     )
@@ -181,15 +179,13 @@ def _write_table(
     )
 
 
-def _draw(
-    folder: Path, summary: Mapping[str, Any], shown: ModelsInMap, stretches: Sequence[DoubtfulStretch]
-) -> None:
+def _draw(folder: Path, summary: Mapping[str, Any], shown: ModelsInMap) -> None:
     titles = {stage: f"{name}: CC {summary[f'cc_{stage}']:.3f}" for stage, name in _STAGES.items()}
     models = {
         "initial": (titles["initial"], shown.before),
         "final": (titles["final"], shown.after),
     }
-    draw_models_in_map(folder, shown.density_map, models, shown.reference, summary["residues"], stretches)
+    draw_models_in_map(folder, shown.density_map, models, shown.reference, summary["residues"])
 
 
 _STAGES = {"initial": "before", "final": "after"}
@@ -216,7 +212,7 @@ def _tell_of_all_cycles(
     told = max(chosen.number, 1)
     if len(cycles) > 2:
         notes.append(
-            f"log.csv, trajectory.dcd, progress.png and the stages are those of cycle {told}; each folder cycle_… has its own."
+            f"log.csv, trajectory.dcd and the stages are those of cycle {told}; each folder cycle_… has its own."
         )
     if course.interrupted is None and not course.failed:
         notes += cycles_note(cycles, chosen)

@@ -27,7 +27,7 @@ from ...validation.density_level import density_level
 from ...validation.geometry import compare_geometry, geometry_report
 from ...validation.mates import clashes_with_mates, worse_mate_contacts
 from ...validation.model_report import map_report
-from ...validation.stretches import DoubtfulStretch, doubtful_stretches
+from ...validation.stretches import doubtful_stretches
 from .cycles import Cycle
 from .protocol import fitted_selection
 
@@ -103,7 +103,7 @@ class ModelsInMap:
 
 def tell_of_whole_run(
     summary: dict[str, Any], first: Mapping[str, Any], number: int, shown: ModelsInMap
-) -> list[DoubtfulStretch]:
+) -> None:
     """Make the summary of the best cycle's fit one of the whole run, from the model that was given."""
     summary |= {name: first[name] for name in _OF_START}
     summary |= _of_map(shown) | overall_measures(shown.reports) | _changes(shown)
@@ -115,12 +115,10 @@ def tell_of_whole_run(
         for _, row in poorest(residues, "final")[:MOST_WORST]
     ]
     summary["residues"] = residues
-    stretches = doubtful_stretches(residues)
-    _doubts(summary, doubts_of_figures(summary, stretches, residues), shown.after)
+    _doubts(summary, doubts_of_figures(summary, doubtful_stretches(residues), residues), shown.after)
     # What later cycles begin with lacks it already.
     summary["left_out"] = list(dict.fromkeys([*first["left_out"], *summary["left_out"]]))
     summary["notes"] = _notes(summary, first, number)
-    return stretches
 
 
 def _notes(summary: Mapping[str, Any], first: Mapping[str, Any], number: int) -> list[str]:

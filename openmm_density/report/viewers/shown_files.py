@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,12 +12,10 @@ from scipy import ndimage
 from ...base.errors import InputError
 from ...fitting.fit_result import FitResult
 from ...fitting.flexible_fit import FlexibleFit
-from ...fitting.interrupts import Stop
 from ...maps.density_map import DensityMap
 from ...maps.map_files import WHOLE_STEPS
 from ...models.structure_files import pdb_limit, write_model_cif, write_pdb
 from ...models.structures import Model
-from ..shown_model import ShownModel
 
 SHOWN_MAP = "fitted_map.mrc"
 BEFORE, REFERENCE = "fitted_before", "fitted_reference"
@@ -29,13 +27,12 @@ MARGIN = 8.0
 """Å around the models that the map reaches."""
 
 
-def write_shown_files(folder: Path, fit: FlexibleFit, result: FitResult, stop: Stop | None = None) -> None:
+def write_shown_files(folder: Path, fit: FlexibleFit, result: FitResult) -> None:
     """Write the model where the fit began, the reference, and the map as it was fitted into, around them.
 
     All that is needed to look at a fit is then in its folder, which can be moved and sent. The map is corrected as for the fit
     (voxel size, handedness, sign), and on grid points that are whole steps from the origin of coordinates: ChimeraX places a
-    map by ORIGIN, Coot by NSTART only. Where the grid lies between them it is interpolated by cubic splines. `stop`: where it
-    has come, the map is left out: a large one takes seconds.
+    map by ORIGIN, Coot by NSTART only. Where the grid lies between them it is interpolated by cubic splines.
     """
     prepared = result.prepared
     before = prepared.input_positions(result.initial)
@@ -46,10 +43,7 @@ def write_shown_files(folder: Path, fit: FlexibleFit, result: FitResult, stop: S
     else:
         _write_model(folder, REFERENCE, fit.reference, fit.reference.positions)
         shown.append(fit.reference.positions)
-    if stop is not None and stop.requested:
-        (folder / SHOWN_MAP).unlink(missing_ok=True)
-    else:
-        write_shown_map(folder, fit.density_map, shown)
+    write_shown_map(folder, fit.density_map, shown)
 
 
 def write_shown_map(folder: Path, density_map: DensityMap, around: Sequence[np.ndarray]) -> None:
@@ -59,13 +53,6 @@ def write_shown_map(folder: Path, density_map: DensityMap, around: Sequence[np.n
         on_whole_steps(density_map.crop(np.concatenate(around), MARGIN)).write(path)
     except InputError:  # models outside the map, or a grid that no MRC file can hold
         path.unlink(missing_ok=True)
-
-
-def restore_shown_map(folder: Path, density_map: DensityMap | None, models: Iterable[ShownModel]) -> None:
-    """Write the map, corrected as for the fit, around models of its report, where a stopped fit left it out."""
-    if density_map is not None and not (folder / SHOWN_MAP).exists():
-        around = [model.positions[np.isfinite(model.positions).all(axis=1)] for model in models]
-        write_shown_map(folder, density_map, around)
 
 
 def on_whole_steps(density_map: DensityMap) -> DensityMap:

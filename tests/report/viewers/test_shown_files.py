@@ -12,9 +12,7 @@ import pytest
 from openmm_density import DensityMap
 from openmm_density.models import read_model
 from openmm_density.report import OutputFolder
-from openmm_density.report.shown_model import ShownModel
 from openmm_density.report.viewers import (
-    restore_shown_map,
     write_viewer_scripts,
 )
 from openmm_density.report.viewers.shown_files import on_whole_steps
@@ -95,21 +93,6 @@ def test_scripts_name_what_is_in_the_folder_and_where_it_moves_does_not_matter(w
     assert opened == ["fitted_map.mrc", "fitted_before.pdb", "fitted.pdb", "fitted_reference.pdb"]
     assert all((folder / name).is_file() for name in opened)
     assert f" level {summary['contour_level']:.6g} " in texts["fitted.cxc"]
-
-
-def test_a_map_that_a_stopped_fit_left_out_is_written_with_its_report(fitted, written, tmp_path):
-    (fit, result), (folder, _) = fitted, written
-    before = result.initial.copy()
-    before[::3] = np.nan  # the file that was fitted lacked them
-    models = [
-        ShownModel(key, key, fit.prepared.topology, each)
-        for key, each in (("a", result.final), ("b", before))
-    ]
-    restore_shown_map(tmp_path, None, models)
-    assert not (tmp_path / "fitted_map.mrc").exists()
-    restore_shown_map(tmp_path, fit.density_map, models)
-    restored, shown = (DensityMap.from_file(each / "fitted_map.mrc") for each in (tmp_path, folder))
-    assert restored.value_at(result.final) == pytest.approx(shown.value_at(result.final), abs=1e-6)
 
 
 def test_a_version_in_somebody_elses_summary_never_becomes_code(written, tmp_path):

@@ -16,21 +16,31 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from ...base.errors import InputError
-from ...maps.density_map import DensityMap
-from .style import AFTER, REFERENCE, STYLE, WORSE, save, white_outline
+from ..base.atomic_files import atomic_write
+from ..base.errors import InputError
+from ..maps.density_map import DensityMap
+from .colors import AFTER, OTHER, REFERENCE
 
 MARGIN = 5.0
 """Å around the models that the overview shows."""
 
 # In parts of its width: residues that are nearer to one another share a label; beyond the other, labels stand to the left.
 _APART, _RIGHT = 0.1, 0.9
-_BEFORE = "#495057"
+_BEFORE, _WORSE = "#495057", OTHER
+_STYLE = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+    "axes.edgecolor": "#868e96",
+    "xtick.color": "#495057",
+    "ytick.color": "#495057",
+}
 
 
 @dataclass(frozen=True)
 class View:
-    """A model as the overview shows it."""
+    """A model as the picture shows it."""
 
     title: str
     traces: list[np.ndarray]  # (n, 3), the backbone of each chain, in Å
@@ -67,7 +77,7 @@ def plot_overview(
     projection = _project(density_map, (before, after), reference)
     width, height = projection.extent(projection.across), projection.extent(projection.up)
     shape = np.clip(height / width, 0.5, 1.6)
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(11.0, 5.2 * shape + 1.0), layout="constrained")
         panels = figure.subplots(1, 2, sharex=True, sharey=True)
         for panel, view, color in zip(panels, (before, after), (_BEFORE, AFTER)):
@@ -80,10 +90,11 @@ def plot_overview(
         if reference:
             handles.append(Line2D([], [], color=REFERENCE, linewidth=1.1, label="reference"))
         if before.marks or after.marks:
-            ring = {"marker": "o", "markersize": 9, "markerfacecolor": "none", "markeredgecolor": WORSE}
+            ring = {"marker": "o", "markersize": 9, "markerfacecolor": "none", "markeredgecolor": _WORSE}
             handles.append(Line2D([], [], linestyle="", label="lowest correlation", **ring))
         figure.legend(handles=handles, loc="outside lower center", ncols=4)
-        save(figure, path)
+        with atomic_write(path) as temporary:
+            figure.savefig(temporary, dpi=150, format="png")
 
 
 def _project(density_map: DensityMap, views: Sequence[View], reference: Sequence[np.ndarray]) -> _Projection:
@@ -138,7 +149,7 @@ def _plot_marks(panel: Axes, projection: _Projection, marks: Sequence[tuple[str,
                 marker="o",
                 markersize=13,
                 markerfacecolor="none",
-                markeredgecolor=WORSE,
+                markeredgecolor=_WORSE,
                 markeredgewidth=1.6,
             )
         places.sort(key=lambda place: place[across])
@@ -150,9 +161,9 @@ def _plot_marks(panel: Axes, projection: _Projection, marks: Sequence[tuple[str,
             xytext=(-8 if is_right else 8, 8),
             textcoords="offset points",
             ha="right" if is_right else "left",
-            color=WORSE,
+            color=_WORSE,
             fontweight="bold",
-            path_effects=white_outline(),
+            path_effects=[patheffects.withStroke(linewidth=2.5, foreground="white")],
         )
 
 
