@@ -26,7 +26,8 @@ from ..models.structures import Model
 from ..restraints.planarity import SIGMA
 from ..validation.geometry import GeometryReport
 from ..validation.map_checks import MapChecks
-from ..validation.model_report import map_report
+from ..validation.model_report import report_without_scores, with_scores
+from ..validation.q_score import q_scores
 from .checkpoints import RunFolder
 from .checks import (
     check_arguments,
@@ -326,9 +327,13 @@ class FlexibleFit:
             Of what `openmm_density.validation.model_report.map_report` returns.
         """
         key, shared = (id(topology), positions.tobytes()), self.beside.shared
-        return self.beside.once(
-            key, map_report, shared(topology), positions, shared(self.density_map), self.density.resolution
+        model, density_map = shared(topology), shared(self.density_map)
+        # Side by side, as each takes seconds of a large model.
+        scores = self.beside.once(key, q_scores, density_map, model, positions)
+        others = self.beside.once(
+            key, report_without_scores, model, positions, density_map, self.density.resolution
         )
+        return HelperResult(lambda: with_scores(others.result(), scores.result()))
 
     def checks_after(self, result: FitResult) -> HelperResult[MapChecks]:
         """Return what a fitted model says of the map, found out once, and beside the fit where that has processes."""

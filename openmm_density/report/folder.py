@@ -18,6 +18,7 @@ from ..fitting.checkpoints import RunFolder, log_table, remove_leftovers
 from ..fitting.fit_result import FitResult, Written
 from ..fitting.flexible_fit import FlexibleFit
 from ..fitting.half_maps import StrengthScan
+from ..fitting.helper_processes import HelperProcesses
 from ..fitting.installed_extensions import extensions
 from ..fitting.locks import FolderLock
 from ..fitting.written_atoms import (
@@ -107,7 +108,7 @@ class OutputFolder:
         """
         fit.stopwatch.begin("writing")
         begin_reports(fit, result)
-        (limit, left_out), simulated = self._write_models(result), result.as_simulated()
+        (limit, left_out), simulated = self._write_models(result, fit.beside), result.as_simulated()
         for extension in extensions():
             extension.write(self.path, fit, result)
         self._write_course(fit, result)
@@ -160,21 +161,25 @@ class OutputFolder:
             # Until all is written the fit may yet have to go on, with a trajectory of its own.
             shutil.copyfile(self.run.trajectory, temporary)
 
-    def _write_models(self, result: FitResult) -> tuple[str | None, list[str]]:
+    def _write_models(self, result: FitResult, beside: HelperProcesses) -> tuple[str | None, list[str]]:
         """Write the model that was kept, and the other one; return what PDB cannot hold of the former, and what was left out."""
-        found = self.write_model("fitted", result)
+        found = self.write_model("fitted", result, beside)
         if result.simulated is None:
             for name in AFTER_FILES:
                 (self.path / name).unlink(missing_ok=True)
         else:
-            self.write_model("after", result.as_simulated())
+            self.write_model("after", result.as_simulated(), beside)
         return found
 
-    def write_model(self, name: str, result: FitResult) -> tuple[str | None, list[str]]:
+    def write_model(
+        self, name: str, result: FitResult, beside: HelperProcesses | None = None
+    ) -> tuple[str | None, list[str]]:
         """Write the final model of a result in its formats; return what PDB cannot hold, and what of the input is left out."""
-        prepared = result.prepared
+        prepared, beside = result.prepared, beside or HelperProcesses()
         header = replace(prepared_header(prepared), occupancies=prepared_occupancies(result))
-        write_cif(self.path / f"{name}.cif", prepared.topology, result.final, prepared.b_factors, header)
+        lasting = beside.shared(prepared.topology)
+        of_all = self.path / f"{name}.cif", lasting, result.final, prepared.b_factors, header
+        all_atoms = beside.begin(write_cif, *of_all)
         in_input = prepared.input_positions(result.final)
         limit = pdb_limit(prepared.model, in_input)
         pdb, cif = self.path / f"{name}.pdb", self.path / f"{name}_input.cif"
@@ -191,6 +196,7 @@ class OutputFolder:
             cif.unlink(missing_ok=True)
         else:
             left_out = write_model_cif(cif, *written)
+        all_atoms.result()
         return None if limit is None else f"{limit}; {cif.name} holds the input's atoms instead", left_out
 
     def _write_report(self, fit: FlexibleFit, result: FitResult, summary: dict[str, Any]) -> None:

@@ -19,7 +19,7 @@ from .flatness import flat_ligands
 from .fsc import model_fsc
 from .geometry import GeometryReport, geometry_report
 from .nucleic_acids import nucleotide_parts
-from .q_score import q_scores
+from .q_score import QScores, q_scores
 
 MEASURES = ("correlation", "q_score")
 """Measures of each residue in a report."""
@@ -89,11 +89,18 @@ def map_report(
     "water" or "other"), ``correlation`` and ``q_score``. The Q-scores take about 0.6 ms an atom, and the curve as long again,
     on one core.
     """
+    agreement = report_without_scores(topology, positions, density_map, resolution)
+    return with_scores(agreement, q_scores(density_map, topology, positions_in_angstrom(positions)))
+
+
+def report_without_scores(
+    topology: app.Topology, positions: Any, density_map: DensityMap, resolution: Any
+) -> dict[str, Any]:
+    """Return what `map_report` does, but None for the Q-scores, which take as long as all the rest: see `with_scores`."""
     positions = positions_in_angstrom(positions)
     identities = [_identity(residue) for residue in topology.residues()]
     correlation = MapCorrelation(density_map, topology, resolution)
     overall, correlations = correlation.evaluate(positions)
-    scores = q_scores(density_map, topology, positions)
     # Without an atom in the map there is nothing to mask the map around.
     curve = (
         model_fsc(density_map, topology, positions, resolution)
@@ -104,15 +111,24 @@ def map_report(
     return {
         "cc_mask": overall,
         **nucleic_correlations(correlation, topology, positions),
-        "q_score": _known(scores.mean),
+        "q_score": None,
         "fsc_resolution": None if crossing is None else _known(crossing.resolution),
         "fsc_falls": None if crossing is None else crossing.falls,
         "fsc": None if curve is None else curve.as_dict(),
         "residues": [
-            {**identity, "correlation": _known(cc), "q_score": _known(q)}
-            for identity, cc, q in zip(identities, correlations, scores.residues)
+            {**identity, "correlation": _known(cc), "q_score": None}
+            for identity, cc in zip(identities, correlations)
         ],
     }
+
+
+def with_scores(agreement: dict[str, Any], scores: QScores) -> dict[str, Any]:
+    """Return what `map_report` does, of `report_without_scores` and the Q-scores of the same model."""
+    rows = [
+        row | {"q_score": _known(score)}
+        for row, score in zip(agreement["residues"], scores.residues, strict=True)
+    ]
+    return agreement | {"q_score": _known(scores.mean), "residues": rows}
 
 
 def nucleic_correlations(
