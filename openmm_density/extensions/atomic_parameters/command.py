@@ -126,7 +126,7 @@ def _show(
     left_out: list[str],
 ) -> None:
     from ...energies.atomic_parameters.b_factors import b_factor_rows
-    from ...energies.atomic_parameters.in_words import b_factors_in_words
+    from .output import b_factors_in_words
 
     rows = b_factor_rows(model.topology, refined)
     if options.json:

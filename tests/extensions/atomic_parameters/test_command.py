@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from openmm_density import DensityMap
-from openmm_density.energies.atomic_parameters.in_words import b_factors_in_words
+from openmm_density.extensions.atomic_parameters.output import b_factors_in_words
 from openmm_density.models.structures import read_model
 
 from ...cli.commands import run
