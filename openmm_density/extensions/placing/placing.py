@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -75,19 +75,18 @@ def place_parts(
     placed = [_by_copy(part, kinds, found, links) for part in parts]
     placed, similarity = _together(parts, kinds, placed, density_map, resolution, path)
     chains = write_placed(path, parts, kinds, placed)
-    flat = [each for copies in placed for bodies in copies for each in bodies]
-    figures = {
-        "cut": cut,
-        "similarity": similarity,
-        "bodies": [
-            _figures(
-                each, kinds[each.kind].label, sorted({key[0] for key, body in chains.items() if body == n})
-            )
-            for n, each in enumerate(flat)
-        ],
-    }
+    figures = {"cut": cut, "similarity": similarity, "bodies": _all_figures(placed, kinds, chains)}
     write_text(path.with_suffix(".json"), json.dumps(figures, indent=2) + "\n")
     return any(model.confidence is not None for model, _ in models)
+
+
+def _all_figures(
+    placed: _OnEachBody, kinds: Sequence[Kind], body_of: Mapping[tuple[str, int, str], int]
+) -> list[dict[str, Any]]:
+    """Return the figures of each body, with the chains of the residues that are of it."""
+    flat = [each for copies in placed for bodies in copies for each in bodies]
+    chains = [sorted({key[0] for key, body in body_of.items() if body == n}) for n in range(len(flat))]
+    return [_figures(each, kinds[each.kind].label, own) for each, own in zip(flat, chains)]
 
 
 def _figures(placed: PlacedBody, label: str, chains: Sequence[str]) -> dict[str, Any]:
