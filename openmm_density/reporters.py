@@ -13,7 +13,7 @@ from openmm import app, unit
 
 from .base.errors import InputError, as_argument
 from .base.wording import one_line, residue_label
-from .energies.context_parameters import as_made, parameter_names, warn_of_shared
+from .energies.context_parameters import as_made, parameter_names
 from .energies.density_fit import DensityFit
 from .maps.density_map import DensityMap
 from .validation.correlation import MapCorrelation
@@ -119,7 +119,7 @@ class DensityReporter:
         context = simulation.context
         if self._force is None:
             self._force = _density_force(simulation.system, self._fit)
-            warn_of_shared(simulation.system, self._fit.parameter_name)
+            self._fit.warn_of_forces(simulation.system)
         total = context.getParameter(self._fit.parameter_name)
         values: dict[str, Any] = {
             "step": simulation.currentStep,
@@ -129,7 +129,7 @@ class DensityReporter:
         if {"similarity", "density_energy"} & set(self._columns):
             slope = self._energy_per_strength(context, self._force, total)
             values["density_energy"] = total * slope
-            values["similarity"] = self._fit.similarity_from_energy(slope, 1.0)
+            values["similarity"] = self._fit.measure.similarity_from_energy(slope, 1.0)
         row = [values[name] for name in self._columns]
         if self._correlation is not None:
             positions = state.getPositions(asNumpy=True).value_in_unit(unit.angstrom)
@@ -144,11 +144,11 @@ class DensityReporter:
             state = context.getState(parameterDerivatives=True, groups=groups)
             return float(state.getEnergyParameterDerivatives()[name])
         if total != 0:
-            return _potential_energy(context.getState(energy=True, groups=groups)) / total
+            return _energy(context, force) / total
         # Without a derivative the energy at k = 0 says nothing of the slope: evaluate it at k = 1.
         context.setParameter(name, 1.0)
         try:
-            return _potential_energy(context.getState(energy=True, groups=groups))
+            return _energy(context, force)
         finally:
             context.setParameter(name, total)
 
@@ -186,24 +186,49 @@ def _first(columns: list[str]) -> str:
     return ", ".join(columns) if len(columns) <= 6 else f"{', '.join(columns[:6])}, …"
 
 
-def _potential_energy(state: openmm.State) -> float:
-    return state.getPotentialEnergy().value_in_unit(unit.kilojoule_per_mole)
-
-
 class _DensityForce(NamedTuple):
     """How the energy of the density's force is evaluated alone."""
 
     group: int
     has_derivative: bool
+    # Of a collective variable: the number of the `CustomCVForce` in the System, then of each variable within the one before
+    path: tuple[int, ...] = ()
+
+
+def _energy(context: openmm.Context, force: _DensityForce) -> float:
+    """Return the energy of the density's force in kJ/mol."""
+    if not force.path:
+        state = context.getState(energy=True, groups={force.group})
+        return state.getPotentialEnergy().value_in_unit(unit.kilojoule_per_mole)
+    outer = context.getSystem().getForce(force.path[0])
+    for number in force.path[1:-1]:
+        outer.getCollectiveVariableValues(context)  # brings the inner Context up to date
+        context = outer.getInnerContext(context)
+        outer = context.getSystem().getForce(number)
+    return outer.getCollectiveVariableValues(context)[force.path[-1]]
+
+
+def _path_within(force: openmm.Force, parameter_name: str) -> tuple[int, ...] | None:
+    """Return the path to the variable with a parameter within a force, empty for itself; None where there is none."""
+    if not isinstance(force, openmm.CustomCVForce):
+        return () if parameter_name in parameter_names(as_made(force)) else None
+    for number in range(force.getNumCollectiveVariables()):
+        found = _path_within(force.getCollectiveVariable(number), parameter_name)
+        if found is not None:
+            return (number, *found)
+    return None
 
 
 def _density_force(system: openmm.System, fit: DensityFit) -> _DensityForce:
     """Return the group of the force that has the parameter of the strength, and whether it has that derivative."""
     forces = [as_made(force) for force in system.getForces()]
-    for force in sorted(forces, key=lambda force: force.getName() != "DensityFit"):
-        if fit.parameter_name not in parameter_names(force):
+    for number, force in sorted(enumerate(forces), key=lambda each: each[1].getName() != "DensityFit"):
+        path = _path_within(force, fit.parameter_name)
+        if path is None:
             continue
         group = force.getForceGroup()
+        if path:
+            return _DensityForce(group, False, (number, *path))
         # A State lists derivatives of all parameters, 0 for those that no force was asked for.
         has_derivative = fit.parameter_name in _derivative_names(force)
         names = [other.getName() for other in forces if other.getForceGroup() == group]

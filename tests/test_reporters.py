@@ -128,6 +128,28 @@ def test_a_force_is_known_by_its_parameter(density_map, peptide):
     assert similarity == pytest.approx(fit.similarity(positions_of(simulation)), rel=1e-5)
 
 
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_force_within_a_collective_variable_is_found(density_map, peptide, nested):
+    fit = fit_of(density_map, peptide)
+    variable = openmm.CustomCVForce("energy")
+    variable.addCollectiveVariable("energy", fit.create_force())
+    simulation = simulation_of(None, peptide)
+    system = simulation.system
+    if nested:  # as a variable of Metadynamics is
+        outer = openmm.CustomCVForce("0.5*variable")
+        outer.addCollectiveVariable("variable", variable)
+        variable = outer
+    system.addForce(variable)
+    system.addForce(openmm.CMMotionRemover())
+    simulation.context.reinitialize(preserveState=True)
+    file = io.StringIO()
+    simulation.reporters.append(DensityReporter(file, 1, fit))
+    with pytest.warns(UserWarning, match="CMMotionRemover"):
+        simulation.step(2)
+    row = rows_of(file.getvalue())[-1]
+    assert float(row["similarity"]) == pytest.approx(fit.similarity(positions_of(simulation)), rel=1e-5)
+
+
 def test_two_maps_in_one_system(density_map, peptide):
     fits = [
         fit_of(density_map, peptide, parameter_name=name, force_group=group, atoms=atoms)

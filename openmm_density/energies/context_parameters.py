@@ -66,6 +66,9 @@ class ParameterUse:
         self._topology, self._parameter_name, self._pulls = weakref.ref(topology), parameter_name, pulls
         self._number = next(_numbers)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._topology(), self._parameter_name, self._pulls)
+
     def note(self) -> None:
         """Note that a force was made; warn where another owner has made one that would share its parameter."""
         topology = self._topology()

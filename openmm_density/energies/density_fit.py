@@ -56,9 +56,6 @@ class DensityFit:
     The density of the fitted atoms is compared with the map, and the energy is k (1 − S) for similarities S bounded by 1, else
     −k S; see the formulas in `openmm_density.kernels.density.measures`. Forces are its exact gradient.
 
-    It is put together from a `TargetSource` (the map: cropped, resampled, masked), `FittedAtoms` (selection, weights, widths) and
-    a `Measure`.
-
     Parameters
     ----------
     density_map : DensityMap
@@ -99,9 +96,8 @@ class DensityFit:
         every file of a crystal structure has one.)
     operators : SymmetryOperators, optional
         Of the copies of the topology, which is one unit of an assembly or of a crystal: the map is compared with the density of
-        all of them, while only the unit moves. S is that of the whole, energy and k are those of one unit, whose forces are
-        those of a copy in the whole. Operators of a crystal need the periodic map of its cell. Atoms of ``positions`` on an
-        element of symmetry, within 0.8 Å of a copy of their own, are shared by the copies.
+        all of them, while only the unit moves. S is that of the whole, energy and k are those of one unit. Operators of a
+        crystal need the periodic map of its cell. Atoms within 0.8 Å of a copy of their own are shared by the copies.
     crop_margin : float, Quantity or None
         How far in Å beyond the starting positions the map is kept; None keeps all of it.
     voxel_size : float, Quantity or "auto"
@@ -195,10 +191,25 @@ class DensityFit:
         self._take(source, resolution)
         if system is not None:
             warn_of_incompatible_forces(system)
-        self.automatic = isinstance(strength, str)
-        self.default_strength = strength_per_atom(strength) * len(self.atoms)
+        self.strength = strength
         if self._positions is not None and self.measure.can_be_constant:
             self._warn_of_no_force()
+
+    @property
+    def strength(self) -> float:
+        """Strength that new forces start with, in kJ/mol per fitted atom; a Context has its own, see ``parameter_name``."""
+        return self.default_strength / len(self.atoms)
+
+    @strength.setter
+    def strength(self, per_atom: float | str | unit.Quantity) -> None:
+        self.automatic = isinstance(per_atom, str)
+        self.default_strength = strength_per_atom(per_atom) * len(self.atoms)
+
+    def warn_of_forces(self, system: openmm.System) -> None:
+        """Warn of forces in a System that holds the force, which share its strength or keep the model from the map."""
+        warn_of_shared(system, self.parameter_name)
+        if self._system is None:
+            warn_of_incompatible_forces(system)
 
     def _take(self, source: TargetSource, resolution: float) -> None:
         """Set what follows from the resolution (Å): Gaussians, cut-off and target."""
@@ -223,8 +234,7 @@ class DensityFit:
     def with_atoms_wider(self, factor: float) -> DensityFit:
         """Return the same fit with Gaussians of a resolution coarser by a factor, to the same map.
 
-        Selection, weights, the map as it was given and what was checked of these are shared. The target is not, unless box and
-        step are the same for both widths, see `TargetSource`.
+        Selection, weights and map are shared, the target only where box and step are the same, see `TargetSource`.
         """
         fit = copy.copy(self)
         fit._take(self._source, factor * self.resolution)
@@ -418,13 +428,6 @@ class DensityFit:
         """Return the similarity S for `fitted_positions`, which fits of other widths to the same atoms share."""
         return self._unit_forces(fitted)[0]
 
-    def similarity_from_energy(self, energy: float, density_strength: float) -> float:
-        """Return the similarity S for the density's energy in a Context and its parameter there, both in kJ/mol.
-
-        `energy` of the density's force alone; `density_strength`: the total k, not 0, without which the energy tells nothing.
-        """
-        return self.measure.similarity_from_energy(energy, density_strength)
-
     def _unit_forces(self, fitted: torch.Tensor, box: Any = None) -> tuple[float, np.ndarray]:
         """Return S and the forces at k = 1 (nm⁻¹) for fitted atoms in nm; with a box, molecules are put back where they began."""
         if self._evaluator is None:
@@ -474,7 +477,7 @@ class DensityFit:
         SimulationError
             If positions or forces in the Context are not numbers, naming the atoms.
         """
-        warn_of_shared(context.getSystem(), self.parameter_name)
+        self.warn_of_forces(context.getSystem())
         state = context.getState(positions=True)
         positions = state.getPositions(asNumpy=True).value_in_unit(unit.nanometer)
         check_numbers("positions", positions, self.topology)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -109,6 +109,10 @@ class TargetSource:
                 remedy="leave it out",
             )
         object.__setattr__(self, "voxel_size", positive(self.voxel_size, "voxel_size", "a length in Å"))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Leave the targets, which others may share, out of a pickle."""
+        return type(self), tuple(getattr(self, each.name) for each in fields(self) if each.init)
 
     def with_map(self, density_map: DensityMap) -> TargetSource:
         """Return what makes the same of another map."""

@@ -97,7 +97,7 @@ class Measurements:
         in_input = self._prepared.input_positions(positions)
         strength = context.getParameter(density.parameter_name)
         if density is self._density and strength:
-            similarity = density.similarity_from_energy(density_energy, strength)
+            similarity = density.measure.similarity_from_energy(density_energy, strength)
         else:  # A coarser map or wider Gaussians have other similarities; at k = 0 the energy tells nothing.
             similarity = self._density.similarity(positions)
         known = Row(

@@ -17,11 +17,11 @@ from .grids import (
     MOST_VOXELS,
     cell_parameters,
     check_finite,
+    check_grid,
     checked_positions,
     checked_voxel_size,
     index_box,
     index_reach,
-    is_flat,
     voxels_around,
 )
 from .map_files import PlacedVoxels, read_map, write_map
@@ -68,26 +68,7 @@ class DensityMap:
         data = np.ascontiguousarray(self.data, dtype=np.float32)
         matrix = np.array(self.matrix, dtype=np.float64)
         origin = np.array(self.origin, dtype=np.float64)
-        if data.ndim != 3 or data.size == 0:
-            raise InputError(
-                "must have the shape (nz, ny, nx)",
-                argument="data",
-                found=data.shape,
-                remedy="give one value for each voxel",
-            )
-        if matrix.shape != (3, 3) or origin.shape != (3,):
-            raise InputError(
-                "a density map is placed by a matrix of shape (3, 3) and an origin of shape (3,)",
-                found=f"{matrix.shape} and {origin.shape}",
-                remedy="give these",
-            )
-        if not np.isfinite(matrix).all() or not np.isfinite(origin).all() or is_flat(matrix):
-            raise InputError(
-                "must be finite, and its columns three steps that span space",
-                argument="matrix",
-                found=matrix.tolist(),
-                remedy="give the steps along x, y and z in Å, and a finite origin",
-            )
+        check_grid(data, matrix, origin)
         check_finite(data, "the density map")
         for name, value in (("data", data), ("matrix", matrix), ("origin", origin)):
             object.__setattr__(self, name, value)
@@ -164,6 +145,25 @@ class DensityMap:
         on_map = tuple(slice(*limits) for limits in zip(first, last))[::-1]
         of_box = tuple(slice(*limits) for limits in zip(first - start, np.maximum(last, first) - start))[::-1]
         return on_map, of_box
+
+    @classmethod
+    @takes_units("voxel_size", "origin")
+    def from_array(
+        cls, data: np.ndarray, voxel_size: Any, origin: Any = (0.0, 0.0, 0.0), *, periodic: bool = False
+    ) -> DensityMap:
+        """Return the map of an array on an orthogonal grid.
+
+        Parameters
+        ----------
+        data : np.ndarray, shape (nz, ny, nx)
+        voxel_size : float, Quantity, or one for each of x, y and z
+            In Å.
+        origin : Quantity or array_like, shape (3,)
+            Cartesian position in Å of ``data[0, 0, 0]``.
+        periodic : bool
+            Whether the array is one whole unit cell of a crystal.
+        """
+        return cls(data, np.diag(np.broadcast_to(checked_voxel_size(voxel_size), 3)), origin, periodic)
 
     @classmethod
     def from_file(

@@ -24,6 +24,30 @@ MOST_VOXELS = 1 << 30
 _LARGEST_INDEX = 2.0**53
 
 
+def check_grid(data: np.ndarray, matrix: np.ndarray, origin: np.ndarray) -> None:
+    """Refuse what is no density on a grid, as `openmm_density.maps.DensityMap` has it."""
+    if data.ndim != 3 or data.size == 0:
+        raise InputError(
+            "must have the shape (nz, ny, nx)",
+            argument="data",
+            found=data.shape,
+            remedy="give one value for each voxel",
+        )
+    if matrix.shape != (3, 3) or origin.shape != (3,):
+        raise InputError(
+            "a density map is placed by a matrix of shape (3, 3) and an origin of shape (3,)",
+            found=f"{matrix.shape} and {origin.shape}",
+            remedy="give these",
+        )
+    if not np.isfinite(matrix).all() or not np.isfinite(origin).all() or is_flat(matrix):
+        raise InputError(
+            "must be finite, and its columns three steps that span space",
+            argument="matrix",
+            found=matrix.tolist(),
+            remedy="give the steps along x, y and z in Å, and a finite origin",
+        )
+
+
 def checked_positions(
     positions: Any, n_atoms: int | None = None, topology: Topology | None = None
 ) -> np.ndarray:

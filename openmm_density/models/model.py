@@ -108,7 +108,7 @@ class Alternates:
 
 
 @takes_units("positions", b_factors="Å²")
-@dataclass
+@dataclass(repr=False)
 class Model:
     """An atomic model as it was read.
 
@@ -166,6 +166,10 @@ class Model:
     metadata: Metadata = field(default_factory=Metadata)
     notes: list[str] = field(default_factory=list)
     confidence: Confidence | None = None
+
+    def __repr__(self) -> str:
+        atoms, residues = self.topology.getNumAtoms(), self.topology.getNumResidues()
+        return f"Model({self.path.name}: {counted(atoms, 'atom')} in {counted(residues, 'residue')})"
 
     @property
     def known_b_factors(self) -> np.ndarray:

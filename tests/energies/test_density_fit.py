@@ -1,6 +1,7 @@
 import copy
 import inspect
 import math
+import pickle
 import re
 import warnings
 from types import SimpleNamespace as Namespace
@@ -102,7 +103,7 @@ def test_forces_are_central_differences_of_the_energy(adk_map, fragment, measure
     similarity = fit.similarity(fragment.positions)
     max_similarity = 0 if measure in ("inner-product", "relative-entropy") else 1
     assert energy_of(context) == pytest.approx(1700 * (max_similarity - similarity), rel=1e-6)
-    assert fit.similarity_from_energy(energy_of(context), 1700) == pytest.approx(similarity, rel=1e-6)
+    assert fit.measure.similarity_from_energy(energy_of(context), 1700) == pytest.approx(similarity, rel=1e-6)
     if measure == "least-squares" and not found.any():
         assert weights == "charge"
         assert similarity == 0
@@ -246,6 +247,17 @@ def test_the_default_cutoff_is_four_sigma(adk_map, fragment):
         adk_map, fragment.topology, 5.0, weights="xray", b_factors=np.full(fragment.n, 80.0)
     ).cutoff
     assert wide > 4 * math.sqrt(1.125**2 + 80 / (8 * math.pi**2))
+
+
+def test_a_fit_is_pickled_and_its_strength_can_be_set(adk_map, fragment):
+    fit = DensityFit(adk_map, fragment.topology, 5.0, positions=fragment.positions, strength="auto")
+    fit.strength = 20 * unit.kilojoule_per_mole
+    again = pickle.loads(pickle.dumps(fit))
+    assert again.strength == 20 and not again.automatic
+    assert again.default_strength == 20 * fit.n_fitted_atoms
+    assert again.similarity(fragment.positions) == fit.similarity(fragment.positions)
+    with pytest.raises(InputError, match="strength must be 0 or more"):
+        fit.strength = -1
 
 
 ERRORS = {

@@ -48,7 +48,7 @@ def test_of_a_coarser_map_the_similarity_is_still_that_with_the_map_itself(fitte
     context, row = running(Stage("coarse", 4, resolution=8.0), 1.0)
     expected = fit.density.similarity(fit.prepared.positions)
     assert row.similarity == expected
-    own = context.density.similarity_from_energy(row.density_energy, context.strength)
+    own = context.density.measure.similarity_from_energy(row.density_energy, context.strength)
     assert own == pytest.approx(context.density.similarity(fit.prepared.positions), abs=1e-12)
     assert abs(own - expected) > 1e-3
 

@@ -184,6 +184,16 @@ class TestGaussianFilter:
             DensityMap(random_data((4, 5, 6)), np.eye(3), np.zeros(3)).gaussian_filter(-1)
 
 
+def test_an_array_is_placed_in_any_unit():
+    data = random_data((4, 5, 6))
+    placed = DensityMap.from_array(data, (0.1, 0.1, 0.2) * unit.nanometers, [1, 2, 3] * unit.nanometers)
+    np.testing.assert_allclose(placed.matrix, np.diag([1.0, 1.0, 2.0]))
+    np.testing.assert_allclose(placed.origin, [10.0, 20.0, 30.0])
+    assert DensityMap.from_array(data, 1.5).voxel_size.tolist() == [1.5] * 3
+    with pytest.raises(InputError, match="voxel_size must be a positive length"):
+        DensityMap.from_array(data, (1.0, 2.0))
+
+
 def test_normalized():
     normal = DensityMap(random_data((14, 15, 16)) + 1000, np.eye(3), np.zeros(3)).normalized()
     assert normal.data.mean(dtype=np.float64) == pytest.approx(0, abs=1e-5)
