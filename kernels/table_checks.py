@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable
 from typing import NamedTuple
@@ -48,6 +49,26 @@ def check_positions(operator: str, positions: Tensor) -> None:
         raise ValueError(
             f"{operator}: positions must be a float32 or float64 tensor of shape (atoms, 3), but have shape "
             f"{list(positions.shape)} and type {positions.dtype}"
+        )
+
+
+def check_tables(operator: str, tables: dict[str, tuple[Tensor, torch.dtype, tuple[int, ...]]]) -> None:
+    """Check that tensors, by their names, have their types and shapes, and are contiguous."""
+    for name, (tensor, dtype, shape) in tables.items():
+        if tensor.dtype != dtype or tuple(tensor.shape) != shape or not tensor.is_contiguous():
+            raise ValueError(
+                f"{operator}: {name} must be a contiguous tensor of {dtype} of shape {list(shape)}, "
+                f"not {tensor.dtype} of shape {list(tensor.shape)}"
+            )
+
+
+def check_reach(operator: str, box: Tensor | None, cutoff: float) -> None:
+    """Check an operator's lattice vectors, but not what they are, and its cut-off."""
+    if not (math.isfinite(cutoff) and cutoff > 0):
+        raise ValueError(f"{operator}: cutoff must be a positive length, not {cutoff:g}")
+    if box is not None and (tuple(box.shape) != (3, 3) or box.dtype not in (torch.float32, torch.float64)):
+        raise ValueError(
+            f"{operator}: box must be a float32 or float64 tensor of shape (3, 3), not {box.dtype} of shape {list(box.shape)}"
         )
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..scatter.reference import added_in_order
-from ..table_checks import check_positions
+from ..table_checks import check_positions, check_reach, check_tables
 
 FEATURES = (32, 64, 128)
 MOST_RADIAL = 128
@@ -115,14 +115,13 @@ def check_list(
     """Check shapes, types and numbers of what describes the pairs, but not what tables hold."""
     check_positions(operator, positions)
     room = (neighbors.numel(),)
-    check_tables(operator, {"offsets": (offsets, (len(positions) + 1,))}, torch.int32)
-    check_tables(operator, {"neighbors": (neighbors, room), "shifts": (shifts, room)}, torch.int32)
-    if not (math.isfinite(cutoff) and cutoff > 0):
-        raise ValueError(f"{operator}: cutoff must be a positive length, not {cutoff}")
-    if box is not None and (tuple(box.shape) != (3, 3) or box.dtype not in (torch.float32, torch.float64)):
-        raise ValueError(
-            f"{operator}: box must be a float32 or float64 tensor of shape (3, 3), not {box.dtype} of shape {list(box.shape)}"
-        )
+    tables = {
+        "offsets": (offsets, torch.int32, (len(positions) + 1,)),
+        "neighbors": (neighbors, torch.int32, room),
+        "shifts": (shifts, torch.int32, room),
+    }
+    check_tables(operator, tables)
+    check_reach(operator, box, cutoff)
 
 
 def check_call(
@@ -142,11 +141,13 @@ def check_call(
     features = sent.shape[1] // 3 if sent.dim() == 2 else 0
     check_features(operator, features)
     n_atoms = len(positions)
-    check_tables(
-        operator, {"sent": (sent, (n_atoms, 3 * features)), "vectors": (vectors, (n_atoms, 3, features))}
-    )
+    tables = {
+        "sent": (sent, torch.float32, (n_atoms, 3 * features)),
+        "vectors": (vectors, torch.float32, (n_atoms, 3, features)),
+    }
+    check_tables(operator, tables)
     check_radial(operator, len(filter) - 1 if filter.dim() == 2 else 0)
-    check_tables(operator, {"filter": (filter, (len(filter), 3 * features))})
+    check_tables(operator, {"filter": (filter, torch.float32, (len(filter), 3 * features))})
 
 
 def check_features(operator: str, features: int) -> None:
@@ -159,18 +160,6 @@ def check_radial(operator: str, n_radial: int) -> None:
     """Raise a ValueError where there are no or too many radial functions."""
     if not 1 <= n_radial <= MOST_RADIAL:
         raise ValueError(f"{operator}: there may be 1 to {MOST_RADIAL} radial functions, not {n_radial}")
-
-
-def check_tables(
-    operator: str, tables: dict[str, tuple[Tensor, tuple[int, ...]]], dtype: torch.dtype = torch.float32
-) -> None:
-    """Raise a ValueError where a tensor, by its name, has not its shape and type."""
-    for name, (tensor, shape) in tables.items():
-        if tensor.dtype != dtype or tuple(tensor.shape) != shape or not tensor.is_contiguous():
-            raise ValueError(
-                f"{operator}: {name} must be a contiguous tensor of {dtype} of shape {list(shape)}, "
-                f"not {tensor.dtype} of shape {list(tensor.shape)}"
-            )
 
 
 def check_network(
@@ -210,7 +199,8 @@ def check_network(
             (2 * f, f),
         ]
         shapes += [(2 * f, f), (f, 2 * f), (f,), (f, 3 * f), (3 * f, f), (3 * f,)]
-    check_tables(
-        "painn", {f"weight {k}": (weight, shape) for k, (weight, shape) in enumerate(zip(weights, shapes))}
-    )
-    check_tables("painn", {"kinds": (kinds, (len(positions),))}, torch.int32)
+    tables = {
+        f"weight {k}": (weight, torch.float32, shape)
+        for k, (weight, shape) in enumerate(zip(weights, shapes))
+    }
+    check_tables("painn", tables | {"kinds": (kinds, torch.int32, (len(positions),))})

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from ..table_checks import check_positions
+from ..table_checks import check_positions, check_reach, check_tables
 
 # How many boxes away an atom may be, and how many of the box's smallest heights the cut-off may be long.
 FARTHEST_BOX = 200
@@ -84,17 +84,10 @@ def check_call(
     check_positions("neighbors", positions)
     if positions.shape[0] >= 2**31 - 1:
         raise ValueError(f"neighbors: there may be 2^31 - 2 atoms, not {positions.shape[0]}")
-    if not (math.isfinite(cutoff) and cutoff > 0):
-        raise ValueError(f"neighbors: cutoff must be a positive length, not {cutoff:g}")
+    check_reach("neighbors", box, cutoff)
     if not (math.isfinite(skin) and skin >= 0):
         raise ValueError(f"neighbors: skin must be 0 or a positive length, not {skin:g}")
-    if box is None:
-        return
-    if tuple(box.shape) != (3, 3) or box.dtype not in (torch.float32, torch.float64):
-        raise ValueError(
-            f"neighbors: box must be a float32 or float64 tensor of shape (3, 3), not {box.dtype} of shape {list(box.shape)}"
-        )
-    if not read_box:
+    if box is None or not read_box:
         return
     height = smallest_height(box)
     if not height > 0:
@@ -138,12 +131,7 @@ def check_list(
         "built_positions": (built_positions, positions.dtype, (n_atoms, 3)),
         "built_box": (built_box, torch.float64, (3, 3)),
     }
-    for name, (tensor, dtype, shape) in wanted.items():
-        if tensor.dtype != dtype or tuple(tensor.shape) != shape or not tensor.is_contiguous():
-            raise ValueError(
-                f"neighbors: {name} must be a contiguous tensor of {dtype} of shape {list(shape)}, "
-                f"not {tensor.dtype} of shape {list(tensor.shape)}"
-            )
+    check_tables("neighbors", wanted)
 
 
 def _search(

@@ -22,8 +22,8 @@ namespace {
 
 using OptionalTensor = std::optional<at::Tensor>;
 
-void check_table(const at::Tensor& table, at::ScalarType type, at::IntArrayRef shape, const char* name) {
-    TORCH_CHECK_VALUE(table.sizes() == shape && table.scalar_type() == type && table.is_contiguous(), "pairs: ", name,
+void check_table(const char* op, const at::Tensor& table, at::ScalarType type, at::IntArrayRef shape, const char* name) {
+    TORCH_CHECK_VALUE(table.sizes() == shape && table.scalar_type() == type && table.is_contiguous(), op, ": ", name,
                       " must be a contiguous tensor of ", dtype_name(type), " of shape ", shape, ", not ", dtype_name(table), " of shape ",
                       table.sizes());
 }
@@ -97,17 +97,17 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> pairs(const at::Tensor& positions
                       "pairs: positions must be a float32 or float64 tensor of shape (atoms, 3), but have shape ", positions_.sizes(),
                       " and type ", dtype_name(type));
     const int64_t n = positions_.size(0), room = neighbors.numel();
-    check_table(offsets, at::kInt, {n + 1}, "offsets");
-    check_table(neighbors, at::kInt, {room}, "neighbors");
-    check_table(shifts, at::kInt, {room}, "shifts");
-    check_table(parameters, at::kFloat, {n, 3}, "parameters");
+    check_table("pairs", offsets, at::kInt, {n + 1}, "offsets");
+    check_table("pairs", neighbors, at::kInt, {room}, "neighbors");
+    check_table("pairs", shifts, at::kInt, {room}, "shifts");
+    check_table("pairs", parameters, at::kFloat, {n, 3}, "parameters");
     check_offsets(offsets, room, "offsets");
     TORCH_CHECK_VALUE(excluded_offsets.has_value() == excluded.has_value(),
                       "pairs: give excluded_offsets and excluded, or neither: take both from pack_exclusions");
     List list{n, offsets.const_data_ptr<int32_t>(), neighbors.const_data_ptr<int32_t>(), shifts.const_data_ptr<int32_t>(), nullptr, nullptr};
     if (excluded) {
-        check_table(*excluded_offsets, at::kInt, {n + 1}, "excluded_offsets");
-        check_table(*excluded, at::kInt, {excluded->numel()}, "excluded");
+        check_table("pairs", *excluded_offsets, at::kInt, {n + 1}, "excluded_offsets");
+        check_table("pairs", *excluded, at::kInt, {excluded->numel()}, "excluded");
     }
     if (excluded && excluded->numel()) {
         check_offsets(*excluded_offsets, excluded->numel(), "excluded_offsets");
@@ -156,14 +156,9 @@ std::tuple<at::Tensor, at::Tensor> mate_contacts_operator(const at::Tensor& posi
                       "mate_contacts: positions must be a float32 or float64 tensor of shape (atoms, 3), but have shape ",
                       positions_.sizes(), " and type ", dtype_name(type));
     const int64_t n = positions_.size(0), n_images = images.size(0), n_excluded = excluded.size(0);
-    const auto check = [](const at::Tensor& table, at::ScalarType of, at::IntArrayRef shape, const char* name) {
-        TORCH_CHECK_VALUE(table.sizes() == shape && table.scalar_type() == of && table.is_contiguous(), "mate_contacts: ", name,
-                          " must be a contiguous tensor of ", dtype_name(of), " of shape ", shape, ", but has shape ", table.sizes(),
-                          " and type ", dtype_name(table));
-    };
-    check(parameters, at::kFloat, {n, 3}, "parameters");
-    check(images, at::kDouble, {n_images, 3, 4}, "images");
-    check(excluded, at::kInt, {n_excluded, 3}, "excluded");
+    check_table("mate_contacts", parameters, at::kFloat, {n, 3}, "parameters");
+    check_table("mate_contacts", images, at::kDouble, {n_images, 3, 4}, "images");
+    check_table("mate_contacts", excluded, at::kInt, {n_excluded, 3}, "excluded");
     TORCH_CHECK_VALUE(std::isfinite(cutoff) && cutoff > 0, "mate_contacts: cutoff must be a positive length, not ", cutoff);
     TORCH_CHECK_VALUE(settings.size() == 3, "mate_contacts: there must be 3 settings, not ", settings.size());
     const at::Tensor positions = positions_.contiguous();

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from ..neighbors.reference import FARTHEST
-from ..table_checks import check_positions
+from ..table_checks import check_positions, check_reach, check_tables
 from .forms import FORMS, NEEDED, NONBONDED, SETTINGS
 
 MOST_FORCE, MOST_ENERGY = 1e9, 1e30
@@ -120,20 +119,10 @@ def check_call(
     if excluded_offsets is not None and excluded is not None:
         tables["excluded_offsets"] = (excluded_offsets, torch.int32, (n_atoms + 1,))
         tables["excluded"] = (excluded, torch.int32, (excluded.numel(),))
-    for name, (tensor, dtype, shape) in tables.items():
-        if tensor.dtype != dtype or tuple(tensor.shape) != shape or not tensor.is_contiguous():
-            raise ValueError(
-                f"pairs: {name} must be a contiguous tensor of {dtype} of shape {list(shape)}, "
-                f"not {tensor.dtype} of shape {list(tensor.shape)}"
-            )
-    if box is not None and (tuple(box.shape) != (3, 3) or box.dtype not in (torch.float32, torch.float64)):
-        raise ValueError(
-            f"pairs: box must be a float32 or float64 tensor of shape (3, 3), not {box.dtype} of shape {list(box.shape)}"
-        )
+    check_tables("pairs", tables)
+    check_reach("pairs", box, cutoff)
     if form not in FORMS:
         raise ValueError(f"pairs: form must be from 0 to {len(FORMS) - 1}, not {form}")
-    if not (math.isfinite(cutoff) and cutoff > 0):
-        raise ValueError(f"pairs: cutoff must be a positive length, not {cutoff:g}")
     if len(settings) > SETTINGS:
         raise ValueError(f"pairs: there may be {SETTINGS} settings, not {len(settings)}")
     if len(settings) < NEEDED[form]:
@@ -185,17 +174,12 @@ def check_contacts(
     """Check shapes, types and numbers of the operator's arguments."""
     check_positions("mate_contacts", positions)
     n = positions.shape[0]
-    for name, table, dtype, shape in (
-        ("parameters", parameters, torch.float32, (n, 3)),
-        ("images", images, torch.float64, (images.shape[0], 3, 4)),
-        ("excluded", excluded, torch.int32, (excluded.shape[0], 3)),
-    ):
-        if table.shape != shape or table.dtype != dtype or not table.is_contiguous():
-            raise ValueError(
-                f"mate_contacts: {name} must be a contiguous tensor of {dtype} of shape {list(shape)}, but has shape "
-                f"{list(table.shape)} and type {table.dtype}"
-            )
-    if not (math.isfinite(cutoff) and cutoff > 0):
-        raise ValueError(f"mate_contacts: cutoff must be a positive length, not {cutoff:g}")
+    tables = {
+        "parameters": (parameters, torch.float32, (n, 3)),
+        "images": (images, torch.float64, (images.shape[0], 3, 4)),
+        "excluded": (excluded, torch.int32, (excluded.shape[0], 3)),
+    }
+    check_tables("mate_contacts", tables)
+    check_reach("mate_contacts", None, cutoff)
     if len(settings) != 3:
         raise ValueError(f"mate_contacts: there must be 3 settings, not {len(settings)}")
