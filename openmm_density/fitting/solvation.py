@@ -27,16 +27,14 @@ def solvated(
     prepared: Prepared,
     density_map: DensityMap,
     *,
-    padding: float = PADDING,
-    ionic_strength: float = IONIC_STRENGTH,
     platform: str = "CPU",
 ) -> Prepared:
     """Surround a prepared model with water and ions; they come behind its own atoms.
 
-    The box reaches `padding` beyond the model, and beyond the density that it may move into: of the voxels around it, the
-    densest, as many as it has volume. `padding` in Å.
+    The box reaches `PADDING` beyond the model, and beyond the density that it may move into: of the voxels around it, the
+    densest, as many as it has volume.
     """
-    modeller = _in_water(prepared, _box(prepared, density_map, padding), ionic_strength, platform)
+    modeller = _in_water(prepared, _box(prepared, density_map), platform)
     positions = np.array(modeller.positions.value_in_unit(unit.angstrom))
     positions[: len(prepared.positions)] = prepared.positions  # to the last bit, which units do not keep
     added = len(positions) - len(prepared.positions)
@@ -51,15 +49,15 @@ def solvated(
     )
 
 
-def _box(prepared: Prepared, density_map: DensityMap, padding: float) -> np.ndarray:
-    """Return the sides in nm of a box about the middle of the model that holds model and density with so much water (Å)."""
+def _box(prepared: Prepared, density_map: DensityMap) -> np.ndarray:
+    """Return the sides in nm of a box about the middle of the model that holds model and density with water around them."""
     low, high = _extent(prepared, density_map)
     # Where Modeller puts the middle of the box.
     centre = (prepared.positions.min(axis=0) + prepared.positions.max(axis=0)) / 2
-    return 2 * (np.maximum(high - centre, centre - low) + padding) / ANGSTROM_PER_NANOMETER
+    return 2 * (np.maximum(high - centre, centre - low) + PADDING) / ANGSTROM_PER_NANOMETER
 
 
-def _in_water(prepared: Prepared, box: np.ndarray, ionic_strength: float, platform: str) -> app.Modeller:
+def _in_water(prepared: Prepared, box: np.ndarray, platform: str) -> app.Modeller:
     modeller = app.Modeller(prepared.topology, prepared.positions / ANGSTROM_PER_NANOMETER * unit.nanometer)
     residues = list(prepared.topology.residues())
     templates = {residues[index]: name for index, name in prepared.residue_templates.items()}
@@ -68,7 +66,7 @@ def _in_water(prepared: Prepared, box: np.ndarray, ionic_strength: float, platfo
             modeller.addSolvent(
                 prepared.forcefield,
                 boxSize=openmm.Vec3(*box) * unit.nanometer,
-                ionicStrength=ionic_strength * unit.molar,
+                ionicStrength=IONIC_STRENGTH * unit.molar,
                 residueTemplates=templates,
             )
     except Exception as error:  # Modeller raises bare exceptions for what the force field lacks

@@ -19,12 +19,6 @@ CC (``cc_…``, ``cc`` in log.csv)
 
 from __future__ import annotations
 
-CC = "CC (mask)"
-CC_OTHER_MAP = "CC, other map"
-CORRELATION = "correlation"
-Q_SCORE = "Q-score"
-"""Names in pictures."""
-
 UNITS = {
     **dict.fromkeys(("resolution", "fsc_resolution", "ca_rmsd", "moved_by"), "Å"),
     **dict.fromkeys(("planarity_rms", "planarity_worst", "rms", "worst", "bond_rmsd", "worst_bond"), "Å"),

@@ -46,12 +46,7 @@ class BasePairRestraint(AdaptivePairRestraint):
     positions : Quantity or array_like, shape (N, 3)
         Å where plain; they decide what is paired.
     force_constant, parameter_name, force_group, periodic
-        As for `openmm_density.restraints.Restraint`; k is in kJ/mol. Chains may be wrapped apart.
-
-    Raises
-    ------
-    InputError
-        The numbers of atoms differ, a position is not a number, or the force constant is negative.
+        As for `openmm_density.restraints.Restraint`, with its errors; k is in kJ/mol. Chains may be wrapped apart.
     """
 
     name = "base-pairs"
@@ -79,12 +74,7 @@ class BasePlaneRestraint(Restraint):
     Parameters
     ----------
     topology, positions, force_constant, parameter_name, force_group, periodic
-        As for `BasePairRestraint`.
-
-    Raises
-    ------
-    InputError
-        The numbers of atoms differ, a position is not a number, or the force constant is negative.
+        As for `BasePairRestraint`, with its errors.
     """
 
     name = "base-pairs"

@@ -33,12 +33,7 @@ class PeptideRestraint(TorsionRestraint):
     positions : Quantity or array_like, shape (N, 3)
         Å where plain; they decide between cis and trans.
     force_constant, parameter_name, force_group, periodic
-        As for `openmm_density.restraints.Restraint`; k is in kJ/mol/rad².
-
-    Raises
-    ------
-    InputError
-        The numbers of atoms differ, a position is not a number, or the force constant is negative.
+        As for `openmm_density.restraints.Restraint`, with its errors; k is in kJ/mol/rad².
     """
 
     name = "cis"

@@ -40,12 +40,7 @@ class SecondaryStructureRestraint(TorsionRestraint):
     positions : Quantity or array_like, shape (N, 3)
         Å where plain; they decide what is secondary structure, and its angles.
     force_constant, parameter_name, force_group, periodic
-        As for `openmm_density.restraints.Restraint`; k is in kJ/mol/rad².
-
-    Raises
-    ------
-    InputError
-        The numbers of atoms differ, a position is not a number, or the force constant is negative.
+        As for `openmm_density.restraints.Restraint`, with its errors; k is in kJ/mol/rad².
     """
 
     name = "ss"
@@ -82,12 +77,7 @@ class HydrogenBondRestraint(PairRestraint):
     positions : Quantity or array_like, shape (N, 3)
         Å where plain; they decide what is bonded, and how far apart.
     force_constant, parameter_name, force_group, periodic
-        As for `openmm_density.restraints.Restraint`; k is in kJ/mol/nm². Chains may be wrapped apart.
-
-    Raises
-    ------
-    InputError
-        The numbers of atoms differ, a position is not a number, or the force constant is negative.
+        As for `openmm_density.restraints.Restraint`, with its errors; k is in kJ/mol/nm². Chains may be wrapped apart.
     """
 
     name = "ss"

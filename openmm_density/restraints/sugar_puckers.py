@@ -36,12 +36,7 @@ class SugarPuckerRestraint(TorsionRestraint):
     positions : Quantity or array_like, shape (N, 3)
         Å where plain; they decide the puckers.
     force_constant, parameter_name, force_group, periodic
-        As for `openmm_density.restraints.Restraint`; k is in kJ/mol/rad².
-
-    Raises
-    ------
-    InputError
-        The numbers of atoms differ, a position is not a number, or the force constant is negative.
+        As for `openmm_density.restraints.Restraint`, with its errors; k is in kJ/mol/rad².
     """
 
     name = "sugar-puckers"
@@ -78,12 +73,7 @@ class GlycosidicRestraint(TorsionRestraint):
     Parameters
     ----------
     topology, positions, force_constant, parameter_name, force_group, periodic
-        As for `SugarPuckerRestraint`.
-
-    Raises
-    ------
-    InputError
-        The numbers of atoms differ, a position is not a number, or the force constant is negative.
+        As for `SugarPuckerRestraint`, with its errors.
     """
 
     name = "sugar-puckers"

@@ -42,12 +42,7 @@ class WaterRestraint(PairRestraint):
     positions : Quantity or array_like, shape (N, 3)
         Å where plain.
     force_constant, parameter_name, force_group, periodic
-        As for `openmm_density.restraints.Restraint`; k is in kJ/mol/nm².
-
-    Raises
-    ------
-    InputError
-        The numbers of atoms differ, a position is not a number, or the force constant is negative.
+        As for `openmm_density.restraints.Restraint`, with its errors; k is in kJ/mol/nm².
     """
 
     name = "water"

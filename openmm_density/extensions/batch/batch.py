@@ -27,7 +27,7 @@ from .run_job import RunSettings
 
 if TYPE_CHECKING:
     from distributed import Client
-    from rich.console import Console, RenderableType
+    from rich.console import RenderableType
 
     from .outcome import MapOutcome
 
@@ -292,11 +292,6 @@ class BatchProgress:
     def __exit__(self, *_: object) -> None:
         if self._live is not None:
             self._live.stop()
-
-    @property
-    def console(self) -> Console:
-        """Where it is drawn, to print above it."""
-        return self._console
 
     def update(self, name: str, told: dict[str, Any]) -> None:
         """Take what is new of a job."""

@@ -130,21 +130,8 @@ class EvidenceSearch:
     all residues of a chain, of several stretches at once, and as the stretch of most evidence for each shift. Each is built and
     annealed in a `LocalSystem`; then the evidence is taken anew, on the backbone as it came to lie.
 
-    Parameters
-    ----------
-    tools : TrialTools
-        What trials need of the model, with its evidence.
-    workers : TrialWorkers
-        The processes that try shifts. What comes out does not depend on their number.
-    side_by_side : int
-        How many models are followed.
-
-    Attributes
-    ----------
-    work : float
-        The `pair_work` of what was tried so far.
-    tried : int
-        How many shifts these were.
+    `tools`: with the model's evidence; `side_by_side`: how many models are followed. What comes out does not depend on the number
+    of `workers`. Attributes: `work`, the `pair_work` of what was tried so far; `tried`: how many shifts these were.
     """
 
     def __init__(
@@ -355,16 +342,7 @@ def lowest_path(energies: np.ndarray, shifts: np.ndarray, change: float) -> np.n
     By dynamic programming (Viterbi 1967). Half of it counts where a path begins or ends shifted: one that is shifted all along
     changes once in all.
 
-    Parameters
-    ----------
-    energies : np.ndarray, shape (N, K)
-    shifts : np.ndarray of int, shape (K,)
-        Of each column.
-
-    Returns
-    -------
-    np.ndarray of int, shape (N,)
-        Of equal paths that with the first columns.
+    `energies` (N, K); `shifts` int (K,) of each column. Of equal paths it is that with the first columns.
     """
     if not len(energies):
         return np.zeros(0, dtype=np.int64)

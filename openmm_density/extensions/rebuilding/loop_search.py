@@ -97,10 +97,7 @@ class LoopSearch:
     ) -> list[Loop]:
         """Return loops that may be turned over, those first that fit worst; of all, or with some ``unusual`` torsions.
 
-        Parameters
-        ----------
-        falls : np.ndarray, shape (number of residues,)
-            See `openmm_density.extensions.rebuilding.suspicions.falls`.
+        `falls` (number of residues,): see `openmm_density.extensions.rebuilding.suspicions.falls`.
         """
         known = np.nan_to_num(falls)
         fits = [(-float(known[loop.inner].mean()), number) for number, loop in enumerate(self.loops)]

@@ -152,13 +152,6 @@ class PeptideSearch:
         most = max(int(_PART_TRIED * len(self.peptides)), 1)
         return [(self.peptides[number], degrees) for _, number, degrees in sorted(found)[:most]]
 
-    def flipped(
-        self, before: np.ndarray, after: np.ndarray, residues: np.ndarray | None = None
-    ) -> list[Peptide]:
-        """Return the peptides that are flipped in one of two models (N, 3); with ``residues``, of those before their bonds."""
-        chosen = [each for each in self.peptides if residues is None or each.residue in residues]
-        return [each for each in chosen if is_flipped(each, before, after)]
-
     def _shown(self, positions: np.ndarray, slopes: DensityEnergySlopes, worse: float) -> np.ndarray:
         """Return the numbers of the peptides, trans, whose density is worse by less than so many kJ/mol in some other turn."""
         atoms, alphas = (np.array([getattr(p, name) for p in self.peptides]) for name in ("atoms", "alphas"))

@@ -43,39 +43,15 @@ _Trial = TypeVar("_Trial", bound=Trial)
 class Rebuilding:
     """Rebuild parts of a model where they then fit better.
 
-    Parameters
-    ----------
-    prepared : Prepared
-        The model.
-    force_field : BondedTerms
-        Of its force field without constraints.
-    correlation : MapCorrelation
-        Of its topology, and of its mates', with the map, at the resolution of the density.
-    density : DensityFit
-        With the similarity "cross-correlation" or "least-squares".
-    strength : float
-        k in kJ/mol, of all atoms together.
-    workers : TrialWorkers, optional
-        The processes that try stretches; by default this one alone. What comes out does not depend on their number.
-    progress : callable, optional
-        Called, in this thread, with a few words on what is being searched.
-    evidence : SideChainEvidence, optional
-        By which stretches are shifted too.
-    by_energy : bool
-        Whether stretches are shifted by their energy alone.
-    again : bool
-        Whether the model was searched before: one model is then followed by evidence, and not several side by side.
-    mates : SurroundingMates, optional
-        Those of a unit in the density of all copies; each search finds them where the unit then has them.
-    room : float
-        The work that trials may take, those first that promise most, see `openmm_density.extensions.rebuilding.search_plan`.
-
-    Attributes
-    ----------
-    changes : Changes
-        What was rebuilt so far.
-    work : float
-        That of what was tried so far.
+    `force_field` of the model without constraints. `correlation` of its topology, and of its mates', with the map, at the
+    resolution of the density, whose similarity is "cross-correlation" or "least-squares". `strength`: k in kJ/mol, of all atoms
+    together. `workers` try stretches; by default this process alone; what comes out does not depend on their number. `progress`
+    is called with a few words on what is being searched. `evidence`: by which stretches are shifted too; `by_energy`: whether
+    they are shifted by their energy alone. `again`: whether the model was searched before: one model is then followed by
+    evidence, and not several side by side. `mates` of a unit in the density of all copies; each search finds them where the unit
+    then has them. `room`: the work that trials may take, those first that promise most, see
+    `openmm_density.extensions.rebuilding.search_plan`. Attributes: `changes`, what was rebuilt so far; `work`, that of what was
+    tried.
     """
 
     def __init__(
@@ -238,14 +214,8 @@ class Rebuilding:
         Each of the stretches that may be off (see `RegisterSearch.candidates`) is shifted. It has to have a lower energy in a
         `LocalSystem`, by `LEAST_GAIN`, than the same atoms after the same search and annealing where they were.
 
-        Parameters
-        ----------
-        positions : np.ndarray, shape (N, 3)
-            Å.
-        stop : StopRequest
-            Ends the search early.
-        by_energy : bool
-            Whether stretches are shifted by their energy, too, where they may be at all.
+        `positions` (N, 3) in Å; `stop` ends the search early; `by_energy`: whether stretches are shifted by their energy, too,
+        where they may be at all.
         """
         return self._among_mates(self._with_shifted_stretches, positions, stop, by_energy)
 

@@ -110,12 +110,8 @@ class RegisterSearch:
     def candidates(self, falls: np.ndarray, unusual: np.ndarray | None = None) -> list[list[Stretch]]:
         """Return stretches that may be off: for each place that fits badly, and each two that are near, those between them.
 
-        Parameters
-        ----------
-        falls : np.ndarray, shape (number of residues,)
-            By how much each fits worse than is usual there, see `openmm_density.extensions.rebuilding.suspicions.falls`.
-        unusual : np.ndarray of bool, shape (number of residues,), optional
-            Which have unusual torsions: only about these.
+        `falls` (number of residues,): by how much each fits worse than is usual there, see
+        `openmm_density.extensions.rebuilding.suspicions.falls`; `unusual`: which have unusual torsions: only about these.
         """
         found = []
         for chain in self.chains:
@@ -194,9 +190,7 @@ class RegisterSearch:
         """Return the positions (n, 3) of the Cα of a chain."""
         return positions[[self._frames[residue][1] for residue in chain.tolist()]]
 
-    def displacement(
-        self, before: np.ndarray, after: np.ndarray, stretch: Stretch, most: int = 1
-    ) -> tuple[int, int, int]:
+    def displacement(self, before: np.ndarray, after: np.ndarray, stretch: Stretch) -> tuple[int, int, int]:
         """Return by how much a stretch and its flanks were displaced: not all of it ends where it was shifted to.
 
         `before`, `after` (N, 3) in Å.
@@ -205,7 +199,7 @@ class RegisterSearch:
         frames = np.array([self._frames[residue] for residue in stretch.chain.tolist()])
         old, new = before[frames[:, 1]], after[frames[:, 1]]
         places = np.arange(begin, end + 1)
-        shifts = [0, *(sign * by for by in range(1, most + 1) for sign in (1, -1))]
+        shifts = [0, 1, -1]
         apart = {by: np.full(len(places), np.inf) for by in shifts}
         for by, distances in apart.items():
             within = (places + by >= 0) & (places + by < len(old))

@@ -83,18 +83,8 @@ class RotamerSearch:
     ) -> tuple[np.ndarray, list[list[int]]]:
         """Return positions of several models with side chains in another rotamer, as `improved` has them in each alone.
 
-        Parameters
-        ----------
-        positions : np.ndarray, shape (S, N, 3)
-            Å.
-        slopes : DensityEnergySlopes, optional
-            Of the density energy about all of them; by default about the first, in each pass anew.
-
-        Returns
-        -------
-        positions : np.ndarray, shape (S, N, 3)
-        residues : list of list of int
-            Indices of those whose side chains changed, of each model.
+        `positions` (S, N, 3) in Å; `slopes` of the density energy about all of them; by default about the first, in each pass
+        anew. Returned, too, are the residues of each model whose side chains changed.
         """
         positions = np.array(positions, dtype=np.float64)
         wanted = None if residues is None else set(residues.tolist())
@@ -138,10 +128,7 @@ class RotamerSearch:
         That is what the map has at the best of all conformations more than at the one that it has, and what the latter's contacts
         cost: of a side chain that lies in its density nothing.
 
-        Parameters
-        ----------
-        positions : np.ndarray, shape (N, 3)
-            Å.
+        `positions` (N, 3) in Å.
         """
         per_map = self._density.slopes(positions).per_map
         strained = self._contact_energies(positions)

@@ -119,10 +119,7 @@ class SideChainEvidence:
     def nearby(self, positions: np.ndarray, chain: np.ndarray, region: np.ndarray) -> float:
         """Return the sum of the `log_odds`, where they are, of those residues of a chain that see whether some of it move.
 
-        Parameters
-        ----------
-        positions : np.ndarray, shape (N, 3)
-            Å.
+        `positions` (N, 3) in Å.
         """
         places = np.flatnonzero(np.isin(chain, region))
         part = chain[max(places[0] - 2 * _WINDOW, 0) : places[-1] + 2 * _WINDOW + 1]

@@ -77,12 +77,7 @@ class SideChainPacking:
     def candidates(self, positions: np.ndarray, falls: np.ndarray | None = None) -> list[PackingChange]:
         """Return changes that do not overlap, those first that promise most, and then the ways of each group.
 
-        Parameters
-        ----------
-        positions : np.ndarray, shape (N, 3)
-            Å.
-        falls : np.ndarray, shape (number of residues,), optional
-            See `openmm_density.extensions.rebuilding.suspicions.falls`.
+        `positions` (N, 3) in Å; `falls` (number of residues,): see `openmm_density.extensions.rebuilding.suspicions.falls`.
         """
         chains = self._search.free_side_chains(positions)
         if len(chains) < 2:

@@ -64,17 +64,7 @@ class TrialResult(NamedTuple):
 class TrialTools:
     """What trials need of a model and its map; it can be pickled.
 
-    Attributes
-    ----------
-    force_field : BondedTerms
-    molecule : Molecule
-    density : DensityModel
-    rotamers : RotamerSearch
-    registers : RegisterSearch
-    compiled : bool
-        Whether there is the kernel of local dynamics.
-    evidence : SideChainEvidence, optional
-        For the register.
+    `compiled`: whether there is the kernel of local dynamics; `evidence`: for the register.
     """
 
     force_field: BondedTerms

@@ -142,19 +142,8 @@ class ThreadSearch:
     sequence is threaded through them by the evidence (`proposed_threads`), the chain is led there (`ThreadBuilder`), and it is
     annealed as a whole.
 
-    Parameters
-    ----------
-    tools : TrialTools
-        What trials need of the model, with its evidence.
-    workers : TrialWorkers
-        The processes that try threads. What comes out does not depend on their number.
-
-    Attributes
-    ----------
-    work : float
-        The `place_work` of what was tried so far.
-    tried, left : int
-        How many threads were tried, and how many were not for want of room.
+    `tools`: with the model's evidence. What comes out does not depend on the number of `workers`. Attributes: `work`, the
+    `place_work` of what was tried so far; `tried`, `left`: how many threads were tried, and how many were not for want of room.
     """
 
     def __init__(

@@ -74,21 +74,8 @@ class TrialWorkers:
     ) -> bool:
         """Run trials, and give each what was found; return whether all came to their ends before a request to stop.
 
-        Parameters
-        ----------
-        tools : TrialTools
-        positions : np.ndarray, shape (N, 3)
-            Å, of the whole model.
-        trials : sequence of Trial
-        stop : StopRequest or Deadline
-            Ends all of it at once.
-        progress : callable
-            See `Progress`.
-
-        Raises
-        ------
-        SimulationError
-            If a trial fails for another reason than that its conformations are impossible.
+        `positions` (N, 3) in Å, of the whole model; `stop` ends all of it at once. Raises SimulationError if a trial fails for
+        another reason than that its conformations are impossible.
         """
         if sum(trial.size for trial in trials) > _LITTLE:
             self.start()

@@ -68,7 +68,6 @@ def kept_document(
     header: Header,
     models: Sequence[Sequence[CifAtom]],
     peptides: Sequence[gemmi.CisPep],
-    ends: Sequence[int] | None = None,
 ) -> gemmi.cif.Document:
     """Return the document of the file that a model was read from, with its atoms as they are now.
 
@@ -79,8 +78,6 @@ def kept_document(
 
     `header` of an mmCIF file. `models` of each model its atoms, in the order of the file to be. Where atoms were built
     or stand in another order, all get new serial numbers. `peptides`: those that are cis now, in the first model.
-    `ends`: the places, in the first model, of the atoms that the header's links tell by number; by default these are
-    the numbers.
     """
     document = input_document(header)
     block = atom_block(document)
@@ -97,8 +94,7 @@ def kept_document(
     positions = [atom.position for atom in models[0]]
     _keep_displacements(block, still)
     _write_crystal(block, header)
-    places = range(count) if ends is None else ends
-    links = [(places[link.first], places[link.second], link.symmetry) for link in header.links]
+    links = [(link.first, link.second, link.symmetry) for link in header.links]
     write_bonds(block, names, now, positions, links, header, moved)
     write_cis_peptides(block, now, peptides, moved)
     _declare_new(block, columns)

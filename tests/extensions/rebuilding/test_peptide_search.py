@@ -6,7 +6,7 @@ import numpy as np
 
 from openmm_density import DensityMap
 from openmm_density.extensions.rebuilding import Rebuilding
-from openmm_density.extensions.rebuilding.peptide_search import LEAST_GAIN, PeptideSearch
+from openmm_density.extensions.rebuilding.peptide_search import LEAST_GAIN, PeptideSearch, is_flipped
 from openmm_density.models import Model
 
 from .searched import Going, rebuilding_of, turned_over
@@ -24,9 +24,9 @@ def test_a_flipped_peptide_is_turned_back(positions: np.ndarray, rebuilding: Reb
     search = search_of(rebuilding)
     peptide = next(each for each in search.peptides if each.residue == FLIPPED)
     wrong = turned_over(rebuilding, positions, peptide)
-    assert [each.residue for each in search.flipped(positions, wrong)] == [FLIPPED]
+    assert [each.residue for each in search.peptides if is_flipped(each, positions, wrong)] == [FLIPPED]
     found = rebuilding.with_flipped_peptides(wrong, Going())
-    assert not search.flipped(positions, found)
+    assert not any(is_flipped(each, positions, found) for each in search.peptides)
     (change,) = rebuilding.changes.peptides
     assert (change.residue, change.row) == ("A LYS 13", FLIPPED) and change.gain > LEAST_GAIN
     oxygen = peptide.atoms[1]
