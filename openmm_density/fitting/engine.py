@@ -40,8 +40,7 @@ class Engine:
     def forget(self) -> None:
         """Free what a run takes, hundreds of megabytes of a large model, of which what follows has no use."""
         self.contexts.forget()
-        self.minimizer.forget_first()
-        self.systems.forget_all_but_first()
+        self.systems.forget()
         return_memory()
 
 

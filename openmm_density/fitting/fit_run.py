@@ -16,6 +16,7 @@ import openmm
 from openmm import unit
 
 from ..base.errors import DeveloperWarning, InputError, SimulationError
+from ..base.garbage import return_memory
 from ..base.stopwatch import Stopwatch
 from ..base.units import ANGSTROM_PER_NANOMETER
 from ..models.preparation import Prepared
@@ -145,7 +146,8 @@ class FitRun:
         relaxed = array_in(context.getState(positions=True).getPositions(asNumpy=True), unit.nanometer)
         # They would lie beside the next ones: half a gigabyte of a large model, and a third.
         del context
-        engine.forget()
+        engine.minimizer.forget_first()
+        return_memory()
         with stop.raising():
             return self._relaxed_state(relaxed, ligands)
 

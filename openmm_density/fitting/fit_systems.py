@@ -60,9 +60,8 @@ class FitSystems:
     `cc_initial`: correlation of the model with the map: tells whether it lies there, and what the map does not show can
     be restrained; `run`: the platform, and the seed of a barostat; `density_options` of `DensityFit`. Attributes:
     `restraints`: what some stage of the protocol holds as it was; `density`: the density force at the resolution of the
-    map; `system`: Force field, restraints, and that density force, in three force groups; `notes`: a sentence on what
-    is restrained as the map does not show it; `force_backend`: the class of the density force. Raises InputError if
-    restraints, planarity or density cannot be made of what is given.
+    map; `notes`: a sentence on what is restrained as the map does not show it; `force_backend`: the class of the density
+    force. Raises InputError if restraints, planarity or density cannot be made of what is given.
     """
 
     def __init__(
@@ -121,7 +120,12 @@ class FitSystems:
         # By resolution, pressure, blur, whether angles are stiff, and residues that are not pulled.
         self._systems: dict[tuple[Any, ...], tuple[DensityFit, openmm.System]] = {}
         self._blurred: dict[tuple[float, tuple[int, ...]], DensityFit] = {(1.0, ()): self.density}
-        self.system = self.at()[1]
+        self.at()
+
+    @property
+    def system(self) -> openmm.System:
+        """Force field, restraints and the density force at the resolution of the map, in three force groups."""
+        return self.at()[1]
 
     @cached_property
     def without_density(self) -> openmm.System:
@@ -132,9 +136,9 @@ class FitSystems:
         """Free the System of the first minimisation; `without_density` makes it again."""
         self.__dict__.pop("without_density", None)
 
-    def forget_all_but_first(self) -> None:
-        """Free the Systems of stages; `at` makes them again."""
-        self._systems = dict([*self._systems.items()][:1])
+    def forget(self) -> None:
+        """Free the Systems with a density; `at` makes them again."""
+        self._systems.clear()
 
     @cached_property
     def stiff_without_density(self) -> openmm.System:
@@ -217,7 +221,7 @@ class FitSystems:
     ) -> tuple[DensityFit, openmm.System]:
         """Return the density force at a resolution, which is that of the map or coarser, and the System with it.
 
-        Each is built once; of a large model, where each takes a third of a gigabyte, the first and the newest one are kept.
+        Each is built once; of a large model, where each takes a fifth of a gigabyte, the newest one is kept.
         `resolution` in Å; a coarser one than the map's blurs the map. `left`: residues that the density does not pull.
         """
         own = self.density.resolution
@@ -225,7 +229,7 @@ class FitSystems:
         key = (resolution, pressure, blur, stiff, left)
         if key not in self._systems:
             if self._plain.getNumParticles() > LARGE:
-                self.forget_all_but_first()
+                self.forget()
             density = self._density_blurred(blur, left)
             if resolution > own:
                 sigma = SIGMA_PER_RESOLUTION * np.sqrt(resolution**2 - own**2)

@@ -159,8 +159,6 @@ class FlexibleFit:
         The same without the water around it.
     density : DensityFit
         The density force at the resolution of the map.
-    system : openmm.System
-        Force field, restraints, and that density force, in three force groups.
     restraints : list of Restraint
         What some stage of the protocol holds as it was.
     planarity : PlanarityRestraint, optional
@@ -262,7 +260,7 @@ class FlexibleFit:
         self.restraints, self.planarity = systems.restraints, systems.planarity
         of_symmetry = [] if self.symmetry is None else self.symmetry.sentences()
         self.notes = [*of_symmetry, *chemistry.notes, *self._other_maps.doubts, *systems.notes]
-        self.density, self.system, self._systems = systems.density, systems.system, systems
+        self.density, self._systems = systems.density, systems
 
     def _start(
         self,
@@ -291,6 +289,11 @@ class FlexibleFit:
     def half_maps(self) -> tuple[DensityMap, ...]:
         """The half maps, corrected, or none."""
         return self._other_maps.halves
+
+    @property
+    def system(self) -> openmm.System:
+        """Force field, restraints, and the density force at the resolution of the map, in three force groups."""
+        return self._systems.system
 
     @property
     def timestep(self) -> float:
