@@ -27,7 +27,7 @@ from openmm_density.fitting.protocols import Protocol, Stage, read_protocol
 from ..conftest import PROJECT
 from ..forked_processes import forking
 from ..fragments import copy_examples
-from .pages import DOCS, shown
+from .pages import DOCS, blocks, shown
 from .parsers import commands
 
 LINES = list(dict.fromkeys(line for block in shown("") for line in block.text.splitlines()))
@@ -130,6 +130,28 @@ def test_commands_run_in_their_order(folder, monkeypatch, capsys):
             status = cli.main([name, *arguments, *(FEW_STEPS if name == "fit" else [])])
         said = capsys.readouterr()
         assert status == 0 and said.out, said.err
+
+
+def test_the_skill_for_assistants_is_short_and_runs(folder, monkeypatch, capsys):
+    skill = PROJECT / "skills" / "openmm-density" / "SKILL.md"
+    assert len(skill.read_text(encoding="utf-8").splitlines()) <= 150
+    of = {
+        language: [each.text for each in blocks(skill) if each.language == language]
+        for language in ("", "python", "console")
+    }
+    ran, parsed = (
+        [shlex.split(line) for text in of[kind] for line in text.splitlines()] for kind in ("", "console")
+    )
+    monkeypatch.chdir(folder)
+    assert ran[0] == COMMANDS[0]  # the map that is there
+    for _, name, *arguments in ran[1:]:
+        assert cli.main([name, *arguments, *(FEW_STEPS if name == "fit" else [])]) == 0
+    for _, *arguments in parsed:
+        cli.build_parser().parse_args(arguments)
+    for code in of["python"]:
+        capsys.readouterr()
+        exec(compile(code, "skill", "exec"), {})
+        assert 0 < float(capsys.readouterr().out.split()[-1]) < 1
 
 
 def test_protocol_files_are_read(tmp_path):
