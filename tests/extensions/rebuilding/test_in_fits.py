@@ -12,9 +12,8 @@ import pytest
 from openmm_density import SymmetryOperators
 from openmm_density.extensions.rebuilding import Rebuilding
 from openmm_density.extensions.rebuilding.rotamer_search import RotamerSearch
-from openmm_density.fitting.checkpoints import STATE, RunFolder
+from openmm_density.fitting.checkpoints import RunFolder
 from openmm_density.fitting.protocols import Stage
-from openmm_density.fitting.state_files import PLAIN, read_state
 
 from ...cli.commands import run
 from ...fitting.changed_steps import change_after_steps
@@ -72,20 +71,6 @@ def test_a_blow_up_after_parts_were_rebuilt_is_tried_more_gently(native, density
     result = fit_of(native, density_map, Stage("draw", 20, rotamers=True)).run()
     assert sizes[:6] == pytest.approx([4.0, 4.0, 4.0, 1.0, 0.25, 4.0])
     assert not result.found["rebuilding"][0]["undone"] and result.blow_ups == []
-
-
-def test_a_state_in_which_it_stood_beside_what_extensions_found_is_read(native, density_map, tmp_path):
-    fit_of(native, density_map, Stage("hold", 20, rotamers=True), save_interval=10).run(
-        RunFolder(tmp_path), lambda *_: None
-    )
-    with np.load(tmp_path / STATE) as saved:
-        arrays = dict(saved)
-    plain = json.loads(arrays.pop(PLAIN).tobytes())
-    plain["rebuilding"] = plain["found"].pop("rebuilding")
-    assert plain["rebuilding"][0]["stage"] == "hold"
-    bits = np.frombuffer(json.dumps(plain).encode(), dtype=np.uint8)
-    np.savez(tmp_path / "old.npz", **{PLAIN: bits}, **arrays)
-    assert read_state(tmp_path / "old.npz").found == read_state(tmp_path / STATE).found
 
 
 def test_rotamers_are_searched_for_among_mates(native):
