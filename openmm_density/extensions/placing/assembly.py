@@ -34,13 +34,12 @@ class ChainLink:
 
 @dataclass(frozen=True)
 class Candidates:
-    """Places that were found for one kind of body, of which there are to be some copies, and what each adds to a score."""
+    """Places that were found for one kind of body, of which there are to be some copies."""
 
     kind: int
     body: Body
     copies: int
     poses: BodyPoses
-    gains: np.ndarray
 
     def traces(self, rows: np.ndarray | slice = slice(None), step: int = 1) -> np.ndarray:
         """Return the Cα or P atoms in some poses, (P, n, 3)."""
@@ -93,7 +92,7 @@ class Beam:
             for copy in range(kind.copies):
                 found = []
                 for score, chosen in states:
-                    gains = kind.gains + self._connected(chosen, row)
+                    gains = kind.poses.scores + self._connected(chosen, row)
                     free = np.ones(len(gains), dtype=bool)
                     for each in chosen:
                         free &= self._apart(*each, row)
@@ -116,7 +115,7 @@ class Beam:
 
     def _connected(self, chosen: tuple[tuple[int, int], ...], row: int) -> np.ndarray:
         """Return what distances between ends of a chain take from the poses of a kind; of copies the nearest counts."""
-        total = np.zeros(len(self._kinds[row].gains))
+        total = np.zeros(len(self._kinds[row].poses))
         for number, link in enumerate(self._links):
             pair = link.first, link.second
             if self._kinds[row].kind in pair:

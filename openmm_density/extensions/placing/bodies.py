@@ -14,10 +14,10 @@ from .assembly import Beam, Candidates, ChainLink, clashing, without_symmetry
 from .search import Body, BodyPoses, search
 from .search_map import SearchMap
 
-NOISE = 2.0
+NOISE = 1.5
 """Two sets of places whose scores differ by less, in standard deviations over wrong places, cannot be told apart."""
-LEAST = 5.0
-"""Standard deviations above wrong places from which on a place is believed: models of other proteins reach 4."""
+LEAST = 4.0
+"""Standard deviations above wrong places from which on a place is believed: models of other proteins reach 3."""
 # The resolution of a search is this part of the body's radius of gyration, within limits in Å.
 _PER_RADIUS, _FINEST, _COARSEST = 0.55, 4.0, 12.0
 # A normal distribution's standard deviation by its median absolute one.
@@ -65,12 +65,16 @@ class PlacingTask:
     tell: Callable[[int, int, str], None] = lambda *_: None
 
     def search(self, kind: Kind, target: SearchMap) -> BodyPoses:
-        """Return the best places of a body in a map made of that of the task."""
+        """Return the best places of a body in a map made of that of the task, scored in deviations above wrong places."""
 
         def tell(done: int, total: int) -> None:
             self.tell(done, total, kind.label)
 
-        return without_symmetry(kind.body, search(kind.body, target, tell, self.threads))
+        poses, noise = search(kind.body, target, tell, self.threads)
+        # The median, as a few of those places are right ones.
+        deviation = _MAD * float(np.median(np.abs(noise - np.median(noise)))) or 1.0
+        scored = replace(poses, scores=(poses.scores - np.median(noise)) / deviation)
+        return without_symmetry(kind.body, scored)
 
 
 def place_bodies(kinds: Sequence[Kind], task: PlacingTask) -> list[PlacedBody]:
@@ -107,17 +111,17 @@ def _place_group(
     target = SearchMap.of(task.density_map, max(task.resolution, coarse), room, torch.device(task.device))
     if placed:
         target = target.without(*_all_atoms(kinds, placed))
-    fixed = [Candidates(each.kind, kinds[each.kind].body, 1, _pose(each), np.zeros(1)) for each in placed]
+    fixed = [Candidates(each.kind, kinds[each.kind].body, 1, _pose(each)) for each in placed]
     found: list[Candidates] = []
     for k in group:
         kind = kinds[k]
         poses = task.search(kind, target)
-        here = Candidates(k, kind.body, kind.copies, poses, _above_noise(poses.scores))
+        here = Candidates(k, kind.body, kind.copies, poses)
         free = np.ones(len(poses), dtype=bool)
         for each in fixed:
             free &= ~clashing(each.traces()[0], here)
         rows = np.flatnonzero(free)
-        found.append(replace(here, poses=poses.chosen(rows), gains=here.gains[rows]))
+        found.append(replace(here, poses=poses.chosen(rows)))
     sets = Beam([*fixed, *found], task.links).best()
     if not sets:
         labels = ", ".join(kinds[k].label for k in group)
@@ -126,12 +130,6 @@ def _place_group(
             remedy="give fewer copies, or the whole map",
         )
     return _chosen([*fixed, *found], len(fixed), sets)
-
-
-def _above_noise(scores: np.ndarray) -> np.ndarray:
-    """Return scores in deviations above the median: most places are wrong, and the few that are not hardly change it."""
-    median = np.median(scores)
-    return (scores - median) / (_MAD * float(np.median(np.abs(scores - median))) or 1.0)
 
 
 def _pose(placed: PlacedBody) -> BodyPoses:
@@ -159,7 +157,7 @@ def _chosen(
     for row, pose in best[n_fixed:]:
         poses = kinds[row].poses
         one = PlacedBody(
-            kinds[row].kind, poses.rotations[pose], poses.places[pose], float(kinds[row].gains[pose])
+            kinds[row].kind, poses.rotations[pose], poses.places[pose], float(poses.scores[pose])
         )
         if (row, pose) in others:
             another, less = others[row, pose]

@@ -26,7 +26,8 @@ CANDIDATES = 150
 # Rotations and poses that are worked on at once, and voxels on a GPU.
 _AT_ONCE_ON_CPU, _AT_ONCE, _VOXELS_ON_GPU = 2, 64, 2e8
 _REFINED_ATOMS = 800
-_STEPS = 40
+# Uphill, of all that are refined, and of the best of them.
+_STEPS = (15, 25)
 
 
 @dataclass(frozen=True)
@@ -103,20 +104,31 @@ def search(
     target: SearchMap,
     tell: Callable[[int, int], None] = lambda *_: None,
     threads: int | None = None,
-) -> BodyPoses:
-    """Return the best places of a body anywhere in a map, refined."""
+) -> tuple[BodyPoses, np.ndarray]:
+    """Return the best places of a body anywhere in a map, refined, and the scores of others far from each other, mostly wrong."""
     template = BodyTemplate(body, target)
     reach = max(body.gyration, target.resolution)
     count = 8 * np.pi**2 * (reach / (_ROTATION_STEP * target.resolution)) ** 3
     every = rotations(int(np.clip(count, _LEAST_ROTATIONS, _MOST_ROTATIONS))).as_matrix()
     with _workers(target.data.device, threads) as pool:
-        rough = _scanned(template, target, every, pool, tell)
-        rough = rough.chosen(distinct_rows(rough, body, 0.75 * target.resolution, 2 * CANDIDATES))
-        parts = [
-            rough.chosen(np.arange(k, min(k + _AT_ONCE, len(rough)))) for k in range(0, len(rough), _AT_ONCE)
-        ]
-        fine = BodyPoses.joined(pool.map(lambda part: refined(part, body, target), parts))
-    return fine.chosen(distinct_rows(fine, body, 0.4 * target.resolution, CANDIDATES))
+
+        def better(poses: BodyPoses, steps: int) -> BodyPoses:
+            parts = [
+                poses.chosen(np.arange(k, min(k + _AT_ONCE, len(poses))))
+                for k in range(0, len(poses), _AT_ONCE)
+            ]
+            return BodyPoses.joined(pool.map(lambda part: refined(part, body, target, steps), parts))
+
+        rough, each = _scanned(template, target, every, pool, tell)
+        rough = better(
+            rough.chosen(distinct_rows(rough, body, 0.75 * target.resolution, 2 * CANDIDATES)), _STEPS[0]
+        )
+        fine = better(
+            rough.chosen(distinct_rows(rough, body, 0.4 * target.resolution, CANDIDATES)), _STEPS[1]
+        )
+        apart = distinct_rows(each, body, max(body.gyration, target.resolution), CANDIDATES)
+        noise = better(each.chosen(apart), _STEPS[0]).scores
+    return fine.chosen(distinct_rows(fine, body, 0.4 * target.resolution, CANDIDATES)), noise
 
 
 @contextmanager
@@ -138,8 +150,8 @@ def _scanned(
     every: np.ndarray,
     pool: ThreadPoolExecutor,
     tell: Callable[[int, int], None],
-) -> BodyPoses:
-    """Return the best places for each of some rotations (R, 3, 3), the best of all first."""
+) -> tuple[BodyPoses, BodyPoses]:
+    """Return the best places for rotations (R, 3, 3), and the best for each; the best of all first."""
     device, shape = target.data.device, tuple(target.data.shape)
     turns = torch.from_numpy(every.astype(np.float32)).to(device)
     batch = _AT_ONCE_ON_CPU if device.type == "cpu" else max(int(_VOXELS_ON_GPU / np.prod(shape)), 1)
@@ -160,15 +172,20 @@ def _scanned(
         found.append(part)
         tell(min(len(found) * batch, len(turns)), len(turns))
     scores, voxels = (torch.cat(each).numpy() for each in zip(*found))
-    order = np.argsort(-scores, axis=None, kind="stable")[: 40 * CANDIDATES]
-    k, j, i = np.unravel_index(voxels.reshape(-1)[order], shape)
-    # The template's centre is half its side from its corner; what is shifted around the end began before the first.
-    index = (np.stack([i, j, k], axis=1) + n // 2) % np.array(shape[::-1])
-    places = target.origin + target.voxel * index
-    return BodyPoses(scores.reshape(-1)[order], every[order // scores.shape[1]], places)
+
+    def poses(rows: np.ndarray) -> BodyPoses:
+        k, j, i = np.unravel_index(voxels.reshape(-1)[rows], shape)
+        # The template's centre is half its side from its corner; what is shifted around the end began before the first.
+        index = (np.stack([i, j, k], axis=1) + n // 2) % np.array(shape[::-1])
+        places = target.origin + target.voxel * index
+        return BodyPoses(scores.reshape(-1)[rows], every[rows // scores.shape[1]], places)
+
+    best = np.argsort(-scores, axis=None, kind="stable")[: 40 * CANDIDATES]
+    of_rotations = np.argsort(-scores[:, 0], kind="stable") * scores.shape[1]
+    return poses(best), poses(of_rotations)
 
 
-def refined(poses: BodyPoses, body: Body, target: SearchMap, steps: int = _STEPS) -> BodyPoses:
+def refined(poses: BodyPoses, body: Body, target: SearchMap, steps: int) -> BodyPoses:
     """Return the nearest maxima of the correlation, all poses at once, uphill in steps of their own lengths."""
     device = target.data.device
     every = -(-len(body.atoms) // _REFINED_ATOMS)

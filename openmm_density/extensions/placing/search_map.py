@@ -38,11 +38,11 @@ class SearchMap:
         corners = corners @ density_map.matrix.T + density_map.origin
         low, high = corners.min(axis=0), corners.max(axis=0)
         voxel = resolution / _PER_RESOLUTION
-        extent = np.maximum(high - low, room) + 2 * resolution + room + 2 * voxel
+        extent = np.maximum(high - low, room) + resolution + room + 2 * voxel
         voxel = max(voxel, float((extent.prod() / _MOST_VOXELS) ** (1 / 3)))
         resolution = max(resolution, voxel * _PER_RESOLUTION)
         shape = tuple(fft.next_fast_len(int(n), real=True) for n in np.ceil(extent / voxel)[::-1])
-        origin = low - resolution
+        origin = low - resolution / 2
         background = float(np.median(density_map.data))
         cut = fourier_filtered(
             density_map.data - background, density_map.matrix, lambda s2: s2 <= 1 / resolution**2

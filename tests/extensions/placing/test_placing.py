@@ -154,26 +154,28 @@ def body_of_points(points: np.ndarray, names: str) -> Body:
     return Body(points, np.ones(len(points)), np.ones(len(points), dtype=bool), np.array(list(names)))
 
 
-def poses_at(places: list[tuple[float, float, float]], turns: list[float] | None = None) -> BodyPoses:
+def poses_at(
+    places: list[tuple[float, float, float]], scores: list[float], turns: list[float] | None = None
+) -> BodyPoses:
     turned = Rotation.from_rotvec([[0, 0, turn] for turn in turns or [0.0] * len(places)])
-    return BodyPoses(-np.arange(float(len(places))), turned.as_matrix(), np.array(places))
+    return BodyPoses(np.array(scores), turned.as_matrix(), np.array(places))
 
 
 def test_poses_of_a_symmetric_body_are_one() -> None:
     points = np.array([[10.0, 0, 0], [-10, 0, 0], [0, 5, 0], [0, -5, 0]])
-    poses = poses_at([(0, 0, 0), (0.1, 0, 0), (0, 0, 0)], [0.0, np.pi, np.pi / 2])
+    poses = poses_at([(0, 0, 0), (0.1, 0, 0), (0, 0, 0)], [3.0, 2.0, 1.0], [0.0, np.pi, np.pi / 2])
     assert len(without_symmetry(body_of_points(points, "aabb"), poses)) == 2
     assert len(without_symmetry(body_of_points(points, "abcd"), poses)) == 3
 
 
 def test_sets_neither_overlap_nor_tear_the_chain() -> None:
     body = body_of_points(np.array([[0.0, 0, 0], [1, 0, 0], [2, 0, 0]]), "abc")
-    twice = Candidates(0, body, 2, poses_at([(0, 0, 0), (1, 1, 0), (30, 0, 0)]), np.array([5.0, 4.0, 3.0]))
+    twice = Candidates(0, body, 2, poses_at([(0, 0, 0), (1, 1, 0), (30, 0, 0)], [5.0, 4.0, 3.0]))
     assert clashing(twice.traces()[0], twice).tolist() == [True, True, False]
     score, chosen = Beam([twice]).best()[0]
     assert chosen == ((0, 0), (0, 2)) and score == 8.0
     one = replace(twice, copies=1)
-    other = Candidates(1, body, 1, poses_at([(0, 60, 0), (0, 8, 0)]), np.array([5.0, 4.0]))
+    other = Candidates(1, body, 1, poses_at([(0, 60, 0), (0, 8, 0)], [5.0, 4.0]))
     assert Beam([one, other]).best()[0][1] == ((0, 0), (1, 0))
     assert Beam([one, other], [ChainLink(0, 0, 1, 0, 10.0)]).best()[0][1] == ((0, 0), (1, 1))
     crowded = replace(twice, copies=3)
@@ -192,6 +194,6 @@ def test_what_is_no_better_than_wrong_places_is_doubted() -> None:
     other = {"centre": [9.0, 9.0, 9.0], "turned_by": 90.0, "less": 0.4}
     assert not placing_told("placing", {"bodies": [sure]}).doubts
     (doubt,) = placing_told("placing", {"bodies": [sure, unsure]}).doubts
-    assert "a.pdb as chain B (4.0)" in doubt.sentence and "chain A" not in doubt.sentence
+    assert f"a.pdb as chain B ({LEAST - 1:.1f})" in doubt.sentence and "chain A" not in doubt.sentence
     (doubt,) = placing_told("placing", {"bodies": [{**sure, "other_place": other}]}).doubts
     assert "(9, 9, 9)" in doubt.sentence and "(1, 2, 3)" in doubt.sentence
