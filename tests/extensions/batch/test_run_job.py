@@ -12,7 +12,6 @@ import pytest
 from openmm_density.base.errors import InputError
 from openmm_density.extensions.batch import Batch
 from openmm_density.extensions.batch.engines import ThisMachine
-from openmm_density.extensions.batch.job_folder import JobFolder
 from openmm_density.extensions.batch.run_job import MemoryRoom, run_job
 from openmm_density.fitting.locks import FolderLock
 
@@ -65,42 +64,6 @@ REFUSAL = "print('openmm-density fit: error: the map is upside down.', file=sys.
 def test_what_was_given_and_cannot_be_used_is_told_at_once(jobs, program):
     result = run_job(jobs[0], program(REFUSAL), lambda told: None)
     assert (result.state, result.attempts, result.error) == ("failed", 1, "the map is upside down.")
-
-
-def test_a_disk_that_is_full_for_a_while_is_tried_again(jobs, program, monkeypatch):
-    full = [OSError(28, "No space left on device"), OSError(28, "No space left on device")]
-    noted = JobFolder.note_job
-
-    def note_job(folder):
-        if full:
-            raise full.pop()
-        noted(folder)
-
-    monkeypatch.setattr(JobFolder, "note_job", note_job)
-    result = run_job(jobs[0], program("finish(cc_final=0.5)"), lambda told: None)
-    assert (result.state, result.attempts) == ("finished", 3)
-    full += [OSError(28, "No space left on device")] * 3
-    result = run_job(jobs[1], program("finish(cc_final=0.5)"), lambda told: None)
-    assert (result.state, result.attempts) == ("failed", 3) and "No space left" in result.error
-    full += [PermissionError(13, "Permission denied")]
-    result = run_job(jobs[2], program("finish(cc_final=0.5)"), lambda told: None)
-    assert (result.state, result.attempts) == ("failed", 1) and "Permission denied" in result.error
-
-
-def test_a_corrected_command_begins_anew_what_failed_before_its_first_step(jobs, program):
-    run_job(jobs[0], program(REFUSAL), lambda told: None)
-    run_job(jobs[2], program(REFUSAL), lambda told: None)
-    run_job(jobs[1], program("finish(cc_final=.5)"), lambda told: None)
-    corrected = [replace(jobs[0], arguments=("--steps", "70")), *jobs[1:]]
-    batch = Batch(corrected)
-    assert batch.notes == [
-        "a_seed1: finished before, not fitted again",
-        "a_seed0, b_seed0: failed before the first step in an earlier run, begun again as is asked for now",
-    ]
-    assert run_job(corrected[0], program("finish(cc_final=.6)"), lambda told: None).is_finished
-    assert Batch(corrected[:1]).notes == ["a_seed0: finished before, not fitted again"]
-    with pytest.raises(InputError, match=r"a_seed0: it holds a finished fit with other options"):
-        Batch(jobs[:1])
 
 
 def test_a_platform_that_is_not_here_is_refused_before_the_first_job(jobs, tmp_path):

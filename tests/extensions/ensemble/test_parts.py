@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from openmm_density import DensityFit, DensityMap
+from openmm_density import DensityMap
 from openmm_density.base.errors import InputError
 from openmm_density.extensions.ensemble.free_data import FreeData, WeightedModels, compare_ensembles
-from openmm_density.extensions.ensemble.starts import candidates, soft_modes, starting_models
+from openmm_density.extensions.ensemble.starts import soft_modes
 from openmm_density.extensions.ensemble.states import conformations, fluctuations, trace_of
 from openmm_density.extensions.ensemble.verdict import Verdict
 from openmm_density.maps.fourier import fourier_filtered
@@ -39,22 +39,6 @@ def test_modes_are_soft_motions_of_an_rmsd_of_1(model):
         rotation = np.cross(model.positions[trace] - model.positions[trace].mean(axis=0), traced).sum(axis=0)
         assert np.abs(rotation).max() < 1e-4
     assert abs((modes[0][trace] * modes[1][trace]).sum()) < 1e-6
-
-
-def test_no_two_replicas_begin_alike_and_the_map_chooses_them(model, density_map):
-    moved = model.positions + np.array([6.0, 0.0, 0.0])
-    other = DensityMap.simulate(model.topology, moved, RESOLUTION, like=density_map)
-    mixed = replace(density_map, data=density_map.data + other.data)
-    fit = DensityFit(mixed, model.topology, RESOLUTION, positions=model.positions)
-    models = starting_models(fit, model.topology, model.positions, moved, 7)
-    assert len(models) == 7 and len({each.tobytes() for each in models}) == 7
-    assert np.array_equal(models[0], model.positions) and np.array_equal(models[1], moved)
-    assert len(starting_models(fit, model.topology, model.positions, moved, 1)) == 1
-    # One that is where the fitted one is tells nothing new.
-    near = candidates(model.topology, model.positions, model.positions + 0.2, 2)
-    assert not any(np.array_equal(each, model.positions + 0.2) for each in near)
-    # Both ways along a mode.
-    assert np.allclose(near[1] + near[2], 2 * model.positions)
 
 
 def test_replicas_that_are_near_are_one_conformation(model):

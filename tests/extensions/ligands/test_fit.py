@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ from openmm_density.base.errors import InputError
 from openmm_density.extensions.distillation import LigandEnergy
 from openmm_density.extensions.ensemble.replica_run import ReplicaRun
 from openmm_density.extensions.ensemble.replica_systems import Copies, ReplicaSystems
-from openmm_density.extensions.ensemble.saved_search import SearchState, load_search, save_search
 from openmm_density.extensions.exchange.replica_stage import ReplicaStage
 from openmm_density.fitting import FlexibleFit, find_protocol
 from openmm_density.fitting.checkpoints import RunFolder
@@ -110,22 +108,6 @@ def replicas(doubted):
     systems = ReplicaSystems(copies, fit._systems, fit.density_map, RESOLUTION, match_blur=False)
     stages = (Stage("hold", 20),)
     return systems, ReplicaRun(systems, fit.protocol, stages, 20.0, 1, fit._run.engine.platform), result
-
-
-def test_replicas_whose_ligands_are_not_known_are_held_and_say_so_when_they_go_on(replicas, tmp_path):
-    _, run, result = replicas
-    begun = run.begin([result.final, result.final + 0.5], np.full(2, 0.5))
-    [state] = run.run(begun, SimpleNamespace(requested=False), lambda *_: None)
-    assert [each["label"] for each in state.ligands] == ["A ACM 501", "A ACM 502"] * 2
-    assert all(each["held_times"] == each["unknown"] == 1 for each in state.ligands)
-    save_search(tmp_path, SearchState(0, state))
-    again = load_search(tmp_path, len(result.final)).running
-    assert again.ligands == state.ligands
-    _, _, context = run._kept
-    strengths = [
-        context.getParameter(f"ligand_{k}_strength_of_{replica}") for k in (1, 2) for replica in (1, 2)
-    ]
-    assert strengths == [0.0] * 4
 
 
 def test_replicas_that_exchange_hold_their_own_ligands(model, density_map, files, monkeypatch, tmp_path):

@@ -14,7 +14,7 @@ from openmm_density.extensions.rebuilding.compiled_dynamics import CompiledDynam
 from openmm_density.extensions.rebuilding.density_model import DensityModel
 from openmm_density.extensions.rebuilding.local_system import LocalContext, LocalSystem
 from openmm_density.extensions.rebuilding.molecule import Molecule
-from openmm_density.extensions.rebuilding.stretch_trial import BoundHydrogens, TrialPlace, TrialTools
+from openmm_density.extensions.rebuilding.stretch_trial import TrialPlace, TrialTools
 from openmm_density.fitting.stability import Unstable
 from openmm_density.kernels.compilation import BuildError
 from openmm_density.kernels.local_dynamics import LocalDynamics
@@ -155,24 +155,6 @@ def test_density_is_that_of_the_search_to_first_order(
     # Of 90 such shifts in 3 maps the worst differed by 0.05, and they were 17 in the mean.
     np.testing.assert_allclose(-np.diff(ours, axis=1)[:, 0], wanted, atol=0.2)
     assert np.std(wanted) > 2.0
-
-
-def test_hydrogens_follow_what_they_are_bound_to(
-    prepared: Prepared, molecule: Molecule, local: LocalSystem
-) -> None:
-    moved = local.annealed(prepared.positions, (300.0,), 50)
-    whole = BoundHydrogens(molecule, local.moving).carried(prepared.positions, moved)
-    of_bonds = [
-        (a.index, b.index)
-        for a, b in prepared.topology.bonds()
-        if (is_hydrogen(a) or is_hydrogen(b)) and {a.residue.index, b.residue.index} <= set(REGION.tolist())
-    ]
-    before, after = (
-        np.linalg.norm(x[[a for a, _ in of_bonds]] - x[[b for _, b in of_bonds]], axis=1)
-        for x in (prepared.positions, whole)
-    )
-    np.testing.assert_allclose(after, before, atol=1e-6)
-    np.testing.assert_array_equal(whole[local.moving], moved[local.moving])
 
 
 def test_another_force_field_with_maps_and_other_impropers_is_computed_alike(

@@ -57,27 +57,6 @@ def test_a_shifted_stretch_lies_where_its_neighbours_lay(native: Model, search: 
             assert sides[0] == pytest.approx(sides[1], abs=1e-9)
 
 
-def test_what_became_of_a_stretch_is_told_by_where_it_lies(native: Model, search: RegisterSearch) -> None:
-    (chain,) = search.chains
-    tried = Stretch(chain, 118, 137)
-    for by in (1, -1):
-        shifted = search.shifted(native.positions, [Stretch(chain, 120, 135)], by)
-        first, last, found = search.displacement(native.positions, shifted, tried)
-        # Of the flanks, what went more than half of the way.
-        assert found == by and 120 - FLANK // 2 <= first <= 120 and 135 <= last <= 135 + FLANK // 2
-    # A loop that takes another way is not shifted.
-    bulge = native.positions.copy()
-    atoms = search.atoms_of(chain[126:129])
-    bulge[atoms] += np.array([0.0, 0.0, 2.0])
-    moved = np.linalg.norm((bulge - native.positions)[atoms], axis=1)
-    assert search.displacement(native.positions, bulge, tried) == (126, 128, 0) and (moved == 2.0).all()
-    # At the ends of a chain there is nothing beyond.
-    end = len(chain) - 1
-    shifted = search.shifted(native.positions, [Stretch(chain, 0, 9), Stretch(chain, end - 9, end)], 1)
-    assert search.displacement(native.positions, shifted, Stretch(chain, 0, 9))[2] == 1
-    assert search.displacement(native.positions, shifted, Stretch(chain, end - 9, end))[2] == 1
-
-
 def test_there_and_back_is_where_it_was(native: Model, search: RegisterSearch) -> None:
     (chain,) = search.chains
     carbons = alpha_carbons(native)

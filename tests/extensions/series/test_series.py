@@ -14,7 +14,6 @@ from openmm_density.base.errors import InputError
 from openmm_density.extensions.series import frame_fit
 from openmm_density.extensions.series.output import SERIES_FILES
 from openmm_density.extensions.series.result import rmsd
-from openmm_density.extensions.series.volumes import notes_on_volumes
 from openmm_density.models import read_model
 from openmm_density.validation.correlation import cc_mask
 
@@ -123,31 +122,6 @@ def test_an_interrupted_series_goes_on_and_ends_with_the_same_bits(finished, vol
     assert np.array_equal(again.positions, result.positions)
 
 
-def test_a_volume_far_from_its_neighbour_has_the_first_ones_protocol(finished, monkeypatch):
-    series, result, _ = finished
-    first = series.settings.protocols["first"]
-    settings = replace(series.settings, protocols={"first": first, "next": first.with_steps(20)})
-    fits = frame_fit.FrameFits(settings, result.start, series.folder, 1)
-    step, neighbour = result.frames[2].kept.step, result.frames[1].kept
-    made = []
-
-    def carried_out(step, path, completed):
-        made.append(step)
-        return replace(neighbour, step=step, summary={**neighbour.summary, "cc_final": ends_with})
-
-    monkeypatch.setattr(fits, "_carried_out", carried_out)
-    for starts_with, found, courses in (
-        (0.9, 0.95, ["next"]),
-        (0.5, 0.95, ["first"]),
-        (0.9, 0.6, ["next", "first"]),
-    ):
-        made.clear()
-        ends_with = found
-        monkeypatch.setattr(frame_fit, "frame_correlation", lambda *_, cc=starts_with: cc)
-        fits.from_neighbour(step, neighbour)
-        assert [each.course for each in made] == courses
-
-
 def test_another_series_in_its_folder_is_not_mixed_with_it(finished, volumes):
     with pytest.raises(
         InputError, match=r"it holds a series with other settings \(start_at\): choose another folder"
@@ -205,26 +179,6 @@ def test_free_maps_judge(finished, volumes):
     settings = replace(series.settings, free_maps=tuple(reversed(series.settings.maps)))
     fit = frame_fit.finished_fit(settings, series.folder, result.frames[0].kept.step)
     assert fit.score == fit.cc_free < fit.cc
-
-
-def test_free_maps_are_compared_with_their_volumes_before_any_fit(volumes, tmp_path):
-    free = []
-    for number in (1, 2, 3):
-        read = DensityMap.from_file(volumes / f"vol_{number}.mrc")
-        noise = np.random.default_rng(number).normal(0.0, 0.1 * read.data.std(), read.shape)
-        free.append(tmp_path / f"free_{number}.mrc")
-        replace(read, data=(read.data + noise).astype(np.float32)).write(free[-1])
-    beside = DensityMap.from_file(free[1])
-    replace(beside, origin=beside.origin + np.array([2.5, 1.25, 0.0])).write(free[1])
-    series = series_in(volumes, tmp_path / "out", free_maps=free)
-    _, _, facts = series.plan()
-    assert [each.doubt is None for each in facts] == [True, False, True]
-    (said,) = notes_on_volumes([volumes / f"vol_{number}.mrc" for number in (1, 2, 3)], facts)
-    assert said.startswith("vol_2.mrc: The free map agrees poorly with the map")
-    DensityMap.from_file(volumes / "vol_3.mrc").inverted().write(free[2])
-    with pytest.raises(InputError, match=r"free_3\.mrc: the contrast of the free map is inverted"):
-        series_in(volumes, tmp_path / "out", free_maps=free).run()
-    assert not list(tmp_path.glob("out/frame_*"))
 
 
 def test_the_command_prints_a_row_for_each_volume_and_what_moves(finished, volumes, monkeypatch, capsys):

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from openmm_density import DensityMap
-from openmm_density.extensions.deposition.table_files import write_table_of_model
 from openmm_density.models import read_model
 
 from ...cli.commands import run
@@ -99,15 +98,3 @@ def test_score_tells_of_the_symmetry(ring, capsys):
     assert run(*asked, "--json") == 0
     found = json.loads(capsys.readouterr().out)["assembly"]
     assert found["copies"] == 2 and found["cc"] > 0.95 and found["unit"] == ["A"]
-
-
-@pytest.mark.parametrize(("given", "said"), [(None, True), (["A"], False)])
-def test_a_scored_table_says_where_it_is_of_one_unit(ring, tmp_path, given, said):
-    """And not where the model that was scored has all copies."""
-    found = {"assembly": {"unit": given, "copies": 2, "symmetry": "C2", "cc": 0.9}}
-    density_map, model = DensityMap.from_file(ring / "map.mrc"), read_model(ring / "truth.cif")
-    path = tmp_path / "table1.md"
-    write_table_of_model(path, model, model.positions, density_map, 5.0, ("truth.cif", "map.mrc"), found)
-    text = path.read_text()
-    assert ("one of 2 copies that its symmetry makes" in text) == said
-    assert "| C2 |" in text
