@@ -57,19 +57,11 @@ class FolderLock:
         folder = Path(folder)
         _check_links(folder)
         path = folder / LOCK
-        # A name that is a link is refused: whom the folder is from may have made it one to any file of this user's.
-        lock = FileLock(
-            path,
-            timeout=_PATIENCE,
-            poll_interval=_INTERVAL,
-            thread_local=False,
-            fallback_to_soft=False,
-            on_acquired=_name_holder,
-        )
+        lock = _lock(path)
         was_there = os.path.lexists(path)
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            _acquire(lock, folder, waiting)
+            _acquire(lock, path, waiting)
         except OSError as error:
             if error.errno not in _NO_LOCKS:
                 if not was_there:  # another's stays, which may be held
@@ -116,23 +108,21 @@ def wait_until_free(folder: str | os.PathLike[str], waiting: Waiting) -> None:
 @contextmanager
 def held(path: Path, waiting: Waiting | None = None) -> Iterator[None]:
     """Hold a lock file, which stays; wait for who else has it."""
-    options = {"timeout": _PATIENCE, "poll_interval": _INTERVAL, "thread_local": False}
-    lock = FileLock(path, on_acquired=_name_holder, **options)
-    while True:
-        try:
-            lock.acquire()
-            break
-        except Timeout:
-            if waiting is not None:
-                waiting(_holder(path) or "another process")
-            time.sleep(_WAITING_INTERVAL)
+    lock = _lock(path, fallback_to_soft=True)
+    _acquire(lock, path, waiting or (lambda _: None))
     try:
         yield
     finally:
         lock.release()
 
 
-def _acquire(lock: FileLock, folder: Path, waiting: Waiting | None) -> None:
+def _lock(path: Path, fallback_to_soft: bool = False) -> FileLock:
+    # A name that is a link is refused: whom the folder is from may have made it one to any file of this user's.
+    options = {"thread_local": False, "fallback_to_soft": fallback_to_soft, "on_acquired": _name_holder}
+    return FileLock(path, timeout=_PATIENCE, poll_interval=_INTERVAL, **options)
+
+
+def _acquire(lock: FileLock, path: Path, waiting: Waiting | None) -> None:
     """Take a lock as soon as nobody has it, or raise FolderInUse."""
     given_up = time.monotonic() + _PATIENCE_WITH_THE_DEAD
     while True:
@@ -140,11 +130,11 @@ def _acquire(lock: FileLock, folder: Path, waiting: Waiting | None) -> None:
             lock.acquire()
             return
         except Timeout:
-            holder = _holder(folder / LOCK)
+            holder = _holder(path)
         if waiting is not None:
-            waiting(holder)
+            waiting(holder or "another process")
         elif not is_ending(holder) or time.monotonic() > given_up:
-            raise FolderInUse(folder, holder)
+            raise FolderInUse(path.parent, holder)
         time.sleep(_WAITING_INTERVAL)
 
 
