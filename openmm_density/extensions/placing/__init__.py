@@ -56,7 +56,7 @@ class Placing(FitExtension):
             return ()
         scores = [each["score"] for each in found["bodies"]]
         return (
-            f"placed {len(scores)} rigid bodies: {min(scores):.1f} to {max(scores):.1f} standard deviations above wrong places",
+            f"rigid bodies placed: {len(scores)}, {min(scores):.1f} to {max(scores):.1f} standard deviations above wrong places",
         )
 
 
