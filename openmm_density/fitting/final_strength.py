@@ -15,18 +15,15 @@ from typing import Any
 
 from ..energies.calibration import STRENGTH_BOUNDS
 from ..validation.geometry import GeometryReport
+from .improvement import most_borne
 
 MOST_ANGLE_RMSD, MOST_BOND_RMSD = 1.1, 1.2
 """RMSD of angles and of bonds from ideal values that are borne, in those of the relaxed model."""
 GOOD_ANGLE_RMSD, GOOD_BOND_RMSD = 2.9, 0.0165
 """Such RMSDs (degrees, Å), those of trials with a force field, are always borne: ideal geometry, where it is restrained,
 relaxes a model to less."""
-MORE_CLASHES = 0.02
-"""Clashes of all atoms for each heavy atom that the model may have beside those of the relaxed one: a clashscore of about 10."""
 LEAST = STRENGTH_BOUNDS[0]
 """kJ/mol per fitted atom: a weaker pull is not tried."""
-MORE_OUTLIERS = 0.01
-"""Ramachandran outliers for each residue by which a short trial differs from a longer one."""
 BOUND_WORDS = {
     "bond_rmsd": "bonds",
     "angle_rmsd": "angles",
@@ -81,9 +78,8 @@ class GeometryBounds:
         return cls(
             max(GOOD_BOND_RMSD, MOST_BOND_RMSD * report.bond_rmsd),
             max(GOOD_ANGLE_RMSD, MOST_ANGLE_RMSD * report.angle_rmsd),
-            _with_noise(report.clash_count or 0) + math.ceil(MORE_CLASHES * report.atom_count),
-            _with_noise(report.ramachandran_outlier_count or 0)
-            + math.ceil(MORE_OUTLIERS * (report.ramachandran_count or 0)),
+            most_borne("clash", report.clash_count, report.atom_count),
+            most_borne("ramachandran_outlier", report.ramachandran_outlier_count, report.ramachandran_count),
         )
 
     def allowing(self, weakest: StrengthTrial) -> GeometryBounds:
@@ -114,11 +110,6 @@ class GeometryBounds:
             if tried is not None and (tried > value or math.isinf(tried)):
                 found.append(name)
         return found
-
-
-def _with_noise(count: int) -> int:
-    """Return a count that may well be found where this one was, as counts vary by their root."""
-    return count + math.isqrt(count)
 
 
 @dataclass(frozen=True)

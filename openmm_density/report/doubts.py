@@ -15,6 +15,7 @@ from ..fitting.doubt import Doubt, Place, place_of_stretch
 from ..fitting.fit_result import FitResult
 from ..fitting.flexible_fit import FlexibleFit
 from ..fitting.half_maps import StrengthScan
+from ..fitting.improvement import most_borne
 from ..fitting.protocols import Protocol
 from ..restraints import Violation
 from ..validation.correlation import LARGEST_PART_OUTSIDE, LOW_CORRELATION
@@ -28,15 +29,14 @@ from .local_geometry import worse_doubts
 ABOVE_REFERENCE = 0.01
 NEAR_REFERENCE = 1.5
 WHOLE = 0.9
-# What is clearly worse after a fit than relaxed: an RMSD by this factor, and numbers by more than 5 and by this share of what
-# was counted. Adenylate kinase, fitted well from afar into 5 Å, has 1.08 times the RMSD of angles and fewer outliers; EMD-3488,
+# What is clearly worse after a fit than relaxed: an RMSD by this factor, and numbers by more than 5 and beyond `most_borne`.
+# Adenylate kinase, fitted well from afar into 5 Å, has 1.08 times the RMSD of angles and fewer outliers; EMD-3488,
 # pulled by 180 kJ/mol per atom, 1.4 times and outliers in one side chain of 25 more.
 WORSE_RMSZ = 1.2
 # The same of a model refined against amplitudes, which know bonds and angles better than a force field does: 1G8A, as it was
 # deposited with data to 1.23 Å, has 1.7 times the RMSD of bonds.
 WORSE_RMSZ_BY_AMPLITUDES = 2.0
 WORSE_BY = 5
-WORSE_SHARE = {"ramachandran_outlier": 0.02, "rotamer_outlier": 0.02, "clash": 0.01}
 # Steps (those of the shortest protocol) before which a strong pull has had little time to come to rest.
 FEW_STEPS = 5000
 # Published resolutions may be a little beyond what the voxels hold.
@@ -221,7 +221,9 @@ def _geometry_doubt(result: FitResult, summary: Mapping[str, Any], scan: Strengt
         ("clashes", "clash", "atom_count"),
     ):
         counts = relaxed[f"{key}_count"], after[f"{key}_count"]
-        if None not in counts and counts[1] - counts[0] > max(WORSE_BY, WORSE_SHARE[key] * after[of]):
+        if None not in counts and counts[1] > max(
+            counts[0] + WORSE_BY, most_borne(key, counts[0], after[of])
+        ):
             worse.append(f"{name} {counts[0]} to {counts[1]}")
             places += map(Place.of, _new(f"{key}s", relaxed, after))
     if not worse or not result.strength:

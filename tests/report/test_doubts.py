@@ -299,7 +299,7 @@ def fit_of(**changes):
             "bond RMSZ 0.93 to 1.33, angle RMSZ 1.20 to 1.83, rotamer outliers 7 to 24",
         ),
         (geometry(1.2, 1.34, 10), geometry(0.4, 1.4, 0, 1), None),
-        (geometry(1.2, 1.3), geometry(0.4, 0.6, 8, 11, 45), None),
+        (geometry(1.2, 1.3), geometry(0.4, 0.6, 9, 6, 92), None),
         (geometry(1.2, 1.3), geometry(0.4, 0.6, beyond=["A GLY 6 N - A GLY 6 CA"]), None),
         (
             geometry(1.2, 1.3),
@@ -308,8 +308,8 @@ def fit_of(**changes):
         ),
         (
             geometry(1.2, 1.3),
-            geometry(0.4, 0.6, 9, 12, 46),
-            "Ramachandran outliers 0 to 12, rotamer outliers 0 to 9, clashes 0 to 46",
+            geometry(0.4, 0.6, 10, 7, 93),
+            "Ramachandran outliers 0 to 7, rotamer outliers 0 to 10, clashes 0 to 93",
         ),
         (geometry(None, None, None, None, 0), geometry(None, None, None, None, 0), None),
     ],
