@@ -17,7 +17,7 @@ from .amplitudes import is_of_amplitudes
 from .arguments import PROGRAM, spellings
 from .command_line import command_line
 from .fit_arguments import add_arguments, defaults
-from .fit_checks import check_new, check_resumed
+from .fit_checks import check_new, check_resumed, check_whole
 from .fit_options import CRYSTAL, OFF, FitOptions
 from .outcome import print_outcome
 from .startup import loading, started
@@ -48,6 +48,7 @@ def run(options: argparse.Namespace, display: Display | None = None) -> int:
     """Run a fit, or resume one; return the exit status."""
     asked = FitOptions.of(vars(options))
     if is_of_amplitudes(asked):
+        check_whole(asked)
         return function_of_extension("fit_of_amplitudes")(asked, display)
     if asked.output.resume is None:
         check_new(asked)

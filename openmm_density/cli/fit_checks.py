@@ -60,6 +60,16 @@ def check_asked(options: FitOptions) -> None:
     _check_symmetry(options)
 
 
+def check_whole(options: FitOptions) -> None:
+    """Refuse models that are to be placed one by one, where there is no map."""
+    if options.files.to_be_placed:
+        raise InputError(
+            "several models, copies, chains and domains are placed in maps only, and these are measured amplitudes",
+            source=options.files.map,
+            remedy="give one model, or a map in place of amplitudes",
+        )
+
+
 def _check_placing(options: FitOptions) -> None:
     """Refuse what cannot be with models that are placed one by one."""
     if options.prediction.pae and len(options.files.parts) > 1:

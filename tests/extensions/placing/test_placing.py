@@ -147,6 +147,10 @@ def test_commands_refuse_what_cannot_be_placed(tmp_path: Path, capsys: pytest.Ca
     assert "none.pdb: there is no such file" in capsys.readouterr().err
     assert run("fit", model, model, target, *given) == 2
     assert "a.pdb is 25 Å long" in capsys.readouterr().err
+    amplitudes = PROJECT / "tests" / "data" / "xray_1g8a_P21"
+    (data,) = amplitudes.glob("*.mtz*")
+    assert run("fit", f"{model}:2", data, *given, "--amplitudes", "FP,SIGFP") == 2
+    assert "are placed in maps only" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
