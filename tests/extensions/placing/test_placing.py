@@ -24,6 +24,7 @@ from openmm_density.extensions.placing.words import Part, parse_parts
 from openmm_density.maps.model_density import ModelDensity
 from openmm_density.maps.simulated_map import empty_grid
 from openmm_density.models import Model, read_model
+from openmm_density.models.confidence import Confidence
 
 from ...cli.commands import run
 from ...conftest import PROJECT
@@ -122,6 +123,19 @@ def test_a_broken_chain_is_cut_where_it_is_broken(folder: Path) -> None:
     whole = read_model(write_domains(folder / "nmp_alone.pdb", ("nmp",), False))
     with pytest.raises(InputError, match="no domains"):
         rigid_parts([(whole, 1)], "domains")
+
+
+def test_expected_errors_cut_domains_and_what_is_unsure_is_not_searched(folder: Path) -> None:
+    model = truth(folder)[0]
+    first = np.array([record.residue_number for record in model.records if record.name == "CA"]) < 68
+    errors = np.where(first[:, None] == first, 2.0, 20.0).astype(np.float32)
+    numbers = np.array([record.residue_number for record in model.records])
+    plddt = np.where(numbers > 155, 30.0, 90.0)
+    model = replace(model, confidence=Confidence(plddt, "AlphaFold", None, "its header", errors=errors))
+    (part,), kinds, _ = rigid_parts([(model, 1)], "domains")
+    assert [kind.label for kind in kinds] == ["truth.pdb A 118-160", "truth.pdb A 30-67"]
+    assert len(kinds[0].body.atoms) == ((numbers > 67) & (numbers <= 155)).sum()
+    assert (part.body_of == (numbers < 68)).all()
 
 
 def test_words_name_models_and_copies(tmp_path: Path) -> None:
