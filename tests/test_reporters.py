@@ -128,6 +128,23 @@ def test_a_force_is_known_by_its_parameter(density_map, peptide):
     assert similarity == pytest.approx(fit.similarity(positions_of(simulation)), rel=1e-5)
 
 
+def test_our_own_force_is_known_by_its_parameter(density_map, peptide):
+    pytest.importorskip("triton")
+    from openmm_density.energies.native_force import Computation, make_force
+
+    fit = fit_of(density_map, peptide)
+    force = make_force(Computation(fit.create_module(), None, False), fit.parameter_name, 300.0)
+    force.setForceGroup(3)
+    simulation = simulation_of(None, peptide)
+    simulation.system.addForce(force)
+    simulation.context.reinitialize(preserveState=True)
+    file = io.StringIO()
+    simulation.reporters.append(DensityReporter(file, 1, fit))
+    simulation.step(1)
+    similarity = float(rows_of(file.getvalue())[-1]["similarity"])
+    assert similarity == pytest.approx(fit.similarity(positions_of(simulation)), rel=1e-5)
+
+
 @pytest.mark.parametrize("nested", [False, True])
 def test_a_force_within_a_collective_variable_is_found(density_map, peptide, nested):
     fit = fit_of(density_map, peptide)

@@ -5,11 +5,13 @@ import json
 import os
 import signal
 import time
+from types import SimpleNamespace
 
 import mdtraj
 import numpy as np
 import pytest
 
+from openmm_density.base.errors import InputError
 from openmm_density.fitting import fit_run
 from openmm_density.fitting.dynamics import Dynamics
 from openmm_density.models import read_model
@@ -235,6 +237,20 @@ def test_an_interrupted_preparation_leaves_nothing(small, tmp_path, monkeypatch,
     assert fit(small, tmp_path / "out") == 130
     assert capsys.readouterr().err.splitlines() == ["openmm-density fit: interrupted; nothing was written"]
     assert not (tmp_path / "out").exists()
+
+
+def test_an_error_ends_what_is_done_beside_the_fit(small, tmp_path, monkeypatch, capsys):
+    ended = []
+
+    def fails(*_):
+        raise InputError("is of no use", argument="map")
+
+    fit_begun = SimpleNamespace(beside=SimpleNamespace(end=lambda: ended.append(True)))
+    monkeypatch.setattr("openmm_density.cli.fit._flexible_fit", lambda *_: fit_begun)
+    monkeypatch.setattr("openmm_density.cli.fit._with_findings", fails)
+    assert fit(small, tmp_path / "out") == 2
+    assert "is of no use" in capsys.readouterr().err
+    assert ended == [True] and not (tmp_path / "out").exists()
 
 
 def test_b_factors_are_refined_in_the_end(fitted, folder):

@@ -3,6 +3,8 @@ import inspect
 import math
 import pickle
 import re
+import subprocess
+import sys
 import warnings
 from types import SimpleNamespace as Namespace
 
@@ -22,11 +24,14 @@ from openmm_density.energies.measures import SIMILARITIES
 from openmm_density.kernels.density import density_splat
 from openmm_density.models import prepare, read_model
 
+from ..forked_processes import forking
 from ..fragments import fragment as fragment_of_adk
 from ..small_models import ADK_CLOSED, ADK_OPEN
 from .contexts import context_of, energy_of, forces_of, system_of
 
 PLATFORMS = {openmm.Platform.getPlatform(i).getName() for i in range(openmm.Platform.getNumPlatforms())}
+
+
 pytestmark = pytest.mark.skipif(
     backend_problem("TorchForce") is not None,
     reason=f"TorchForce does not work: {backend_problem('TorchForce')}",
@@ -201,6 +206,88 @@ def test_every_platform_gives_the_same_with_and_without_the_derivative(adk_map, 
                 if derivative is None:
                     derivatives = context.getState(parameterDerivatives=True).getEnergyParameterDerivatives()
                     assert derivatives["density_strength"] == pytest.approx(per_unit, rel=1e-5)
+
+
+READ_BACK = """
+import sys
+import openmm
+if sys.argv[1] == "with":
+    import openmm_density
+import numpy as np
+for path in sys.argv[3:]:
+    system = openmm.XmlSerializer.deserialize(open(path).read())
+    context = openmm.Context(system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("CPU"))
+    context.setPositions(np.load(sys.argv[2]))
+    print(repr(context.getState(energy=True).getPotentialEnergy()._value))
+"""
+
+
+def test_serialised_systems_in_a_fresh_process(adk_map, fragment, tmp_path):
+    energies = {}
+    for measure in ("cross-correlation", "map-potential"):
+        fit = DensityFit(
+            adk_map, fragment.topology, 5.0, similarity=measure, positions=fragment.positions, force_group=4
+        )
+        system = system_of(fragment.n, fit.create_force())
+        text = openmm.XmlSerializer.serialize(system)
+        energy = energy_of(context_of(system, fragment.positions, "CPU"))
+        here = openmm.XmlSerializer.deserialize(text)
+        assert energy_of(context_of(here, fragment.positions, "CPU")) == energy
+        assert here.getForce(0).getForceGroup() == 4
+        path = tmp_path / f"{measure}.xml"
+        path.write_text(text)
+        energies[path] = energy
+    np.save(tmp_path / "positions.npy", fragment.positions / 10)
+
+    def start(which):
+        command = [sys.executable, "-c", READ_BACK, which, tmp_path / "positions.npy", *energies]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    with forking():
+        with_import = start("with")
+    without = start("without")
+    out, err = with_import.communicate(timeout=120)
+    assert with_import.returncode == 0, err
+    assert [float(line) for line in out.splitlines()[-2:]] == list(energies.values())
+    _, err = without.communicate(timeout=120)
+    assert without.returncode != 0
+    assert "openmm_density" in err or "TorchForce" in err
+
+
+def test_two_maps_two_regions_two_resolutions_and_two_contexts_at_once(adk_map, fragment):
+    n = fragment.n
+    half = n // 2
+    other_map = DensityMap.simulate(fragment.topology, fragment.positions + 2.0, 3.0)
+    one = DensityFit(
+        adk_map, fragment.topology, 6.0, atoms=range(half), parameter_name="k_one", force_group=1
+    )
+    two = DensityFit(
+        other_map,
+        fragment.topology,
+        3.0,
+        atoms=range(half - 20, n),
+        weights="xray",
+        similarity="relative-entropy",
+        positions=fragment.positions,
+        parameter_name="k_two",
+        force_group=2,
+    )
+    alone = [
+        forces_of(context_of(system_of(n, fit.create_force()), fragment.positions)) for fit in (one, two)
+    ]
+    both = system_of(n, one.create_force(), two.create_force())
+    contexts = [context_of(both, fragment.positions, platform) for platform in ("Reference", "CPU")]
+    contexts.append(context_of(system_of(n, one.create_force()), fragment.positions))
+    scale = np.abs(alone[0] + alone[1]).max()
+    for _ in range(2):
+        for context in contexts[:2]:
+            np.testing.assert_allclose(forces_of(context), alone[0] + alone[1], rtol=0, atol=1e-6 * scale)
+            np.testing.assert_allclose(forces_of(context, groups={1}), alone[0], rtol=0, atol=1e-6 * scale)
+            np.testing.assert_allclose(forces_of(context, groups={2}), alone[1], rtol=0, atol=1e-6 * scale)
+        np.testing.assert_allclose(forces_of(contexts[2]), alone[0], rtol=0, atol=1e-6 * scale)
+    contexts[0].setParameter("k_one", 0)
+    np.testing.assert_allclose(forces_of(contexts[0]), alone[1], rtol=0, atol=1e-6 * scale)
+    np.testing.assert_allclose(forces_of(contexts[1]), alone[0] + alone[1], rtol=0, atol=1e-6 * scale)
 
 
 def test_selections_of_atoms(adk_map, fragment):
@@ -464,6 +551,25 @@ def test_a_mask_leaves_voxels_out(adk_map, fragment):
     ) == pytest.approx(fit.similarity(fragment.positions), rel=1e-6)
     whole = DensityFit(adk_map, fragment.topology, 9.0)
     assert abs(whole.similarity(fragment.positions) - fit.similarity(fragment.positions)) > 1e-3
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_a_mask_survives_cropping_and_resampling(adk_map, fragment, measure):
+    mask = adk_map.mask_around(fragment.positions, 9.0)
+    fit = DensityFit(
+        adk_map,
+        fragment.topology,
+        5.0,
+        mask=mask,
+        positions=fragment.positions,
+        crop_margin=6.0,
+        **measure_arguments(measure),
+    )
+    assert fit.cropped
+    assert fit.resampled == (measure != "map-potential")
+    assert math.isfinite(fit.similarity(fragment.positions))
+    context = context_of(system_of(fragment.n, fit.create_force()), fragment.positions)
+    assert np.isfinite(forces_of(context)).all()
 
 
 def test_cropping_keeps_all_that_the_margin_says(adk_map, fragment):
@@ -754,3 +860,23 @@ def test_calibration(peptide):
     context.setPositions(positions / 10 + 50)
     with pytest.raises(InputError, match="no density in the map"):
         fit.calibrate(context)
+
+
+def test_calibration_of_a_wrapped_periodic_system(adk_map, fragment):
+    box = BOXES["triclinic"]
+    springs = openmm.CustomExternalForce("50*((x-1)^2+y^2+z^2)")
+    for i in range(fragment.n):
+        springs.addParticle(i, [])
+    fit = DensityFit(adk_map, fragment.topology, 5.0, positions=fragment.positions, periodic=True)
+    context = context_of(system_of(fragment.n, springs, fit.create_force(), box=box), fragment.positions)
+    strength = fit.calibrate(context, ratio=0.01, bounds=(0.0, 1e9))
+    energy = energy_of(context)
+    x, k = torch.tensor(fragment.positions / 10), torch.tensor(strength, dtype=torch.float64)
+    _, density = fit.create_module()(x, torch.tensor(box), k)
+    others = forces_of(context)[fit.atoms] - density.numpy()[fit.atoms]
+    np.testing.assert_allclose(
+        others, -100 * (fragment.positions[fit.atoms] / 10 - [1, 0, 0]), rtol=1e-4, atol=1e-2
+    )
+    context.setPositions(fragment.positions / 10 + [1, -1, 0] @ box)
+    assert energy_of(context) != energy
+    assert fit.calibrate(context, ratio=0.01, bounds=(0.0, 1e9)) > 0

@@ -30,7 +30,11 @@ from .test_symmetry_mates import cyclic, dihedral_2, helical
 needs_force = pytest.mark.skipif(
     backend_problem("NativeForce") is not None, reason=f"NativeForce: {backend_problem('NativeForce')}"
 )
+
+
 ASSEMBLIES = {"C2": cyclic(2), "C4": cyclic(4), "D2": dihedral_2(), "helical": helical()}
+
+
 CRYSTALS = {
     "P 1 21 1": (24.0, 22.0, 26.0, 90.0, 99.0, 90.0),
     "P 1": (15.0, 16.0, 17.0, 80.0, 95.0, 105.0),
@@ -200,6 +204,16 @@ def test_forces_are_the_gradient_of_the_energy_of_a_piece_of_a_helix(small):
     assert slope == pytest.approx(-(forces * direction).sum(), rel=3e-4)
     context.setParameter(PARAMETER_NAME, 0.0)
     assert energy_of(context, groups={5}) == 0 and not forces_of(context, groups={5}).any()
+
+
+def test_torchscript_gives_the_same(small):
+    operators = SymmetryOperators.crystal(CRYSTALS["P 1 21 1"], "P 1 21 1")
+    module = contacts_module(small.system(), small.topology, small.positions, operators)
+    k = torch.tensor(2.0, dtype=torch.float64)
+    x = torch.from_numpy(small.positions / 10)
+    scripted = torch.jit.script(module)
+    for found, expected in zip(scripted(x, k), module(x, k)):
+        torch.testing.assert_close(found, expected)
 
 
 def test_neighbours_of_an_atom_on_an_axis_do_not_interact_across_it(small):

@@ -14,8 +14,14 @@ from openmm_density.kernels.density import density_splat
 from ..fragments import fragment
 
 RESOLUTION = 5.0
+
+
 ATOMS = "name CA or name CB"
+
+
 SHIFT = np.array([4.0, 9.0, 12.0])
+
+
 # Symbol, cell, and voxels along x, y, z, which the operators map onto each other.
 CRYSTALS = {
     "P 1": ((22.0, 25.0, 28.0, 80.0, 95.0, 105.0), (16, 18, 20)),
@@ -176,6 +182,19 @@ def test_forces_are_the_gradient_of_the_energy(unit):
     ahead, behind = (evaluated(fit, unit.moved + sign * step * direction)[0] for sign in (1, -1))
     slope = (ahead - behind) / (2 * step / 10)
     assert slope == pytest.approx(-(forces * direction).sum(), rel=2e-3)
+
+
+def test_torchscript_gives_the_same(unit):
+    operators = SymmetryOperators.from_matrices(*cyclic(4))
+    target = finite_map(operators.expanded(unit.positions))
+    fit = DensityFit(target, unit.topology, RESOLUTION, operators=operators, atoms=ATOMS)
+    energy, forces = evaluated(fit, unit.moved)
+    scripted = torch.jit.freeze(torch.jit.script(fit.create_module().eval()))
+    k = torch.tensor(fit.default_strength, dtype=torch.float64, requires_grad=True)
+    found, there = scripted(torch.from_numpy(unit.moved / 10), k)
+    (slope,) = torch.autograd.grad(found, k)
+    assert (float(found), float(slope)) == (energy, pytest.approx(energy / fit.default_strength))
+    np.testing.assert_array_equal(there, forces)
 
 
 def test_a_wrapped_unit_has_the_same_forces(unit):

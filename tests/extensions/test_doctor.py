@@ -83,7 +83,7 @@ def broken(tmp_path_factory) -> dict:
     }
     script = (
         "import json; from openmm_density.extensions import doctor; d = doctor.examine(); "
-        "from rich.console import Console; Console(stderr=True, width=100_000).print(doctor.report(d)); "
+        "from rich.console import Console; Console(stderr=True, width=100_000).print(doctor.diagnosis_text(d)); "
         "print(json.dumps(d.as_dict()))"
     )
     done = subprocess.run(

@@ -1,7 +1,9 @@
 """States of a fit in progress, and the trajectory that belongs to them."""
 
+import io
 import json
 import math
+import zipfile
 
 import mdtraj
 import numpy as np
@@ -77,6 +79,108 @@ def test_a_damaged_state_falls_back_to_the_one_before(tmp_path, topology, damage
     (folder.path / PREVIOUS).write_bytes(b"")
     with pytest.raises(InputError, match="cannot be resumed"):
         folder.load()
+
+
+def write_state(path, **changes):
+    """Write a whole archive, with sums that are right, whose entries are others."""
+    with np.load(path) as archive:
+        entries = dict(archive)
+    plain = json.loads(entries.pop("plain").tobytes())
+    arrays = {name: value for name, value in changes.items() if isinstance(value, np.ndarray)}
+    plain |= {name: value for name, value in changes.items() if name not in arrays}
+    np.savez(path, plain=np.frombuffer(json.dumps(plain).encode(), np.uint8), **entries | arrays)
+
+
+@pytest.mark.parametrize(
+    ("changes", "part"),
+    [
+        ({"positions": np.zeros((ATOMS, 3), np.float32)}, "positions is of float32, not of float64"),
+        ({"velocities": np.zeros((ATOMS, 3), np.complex128)}, "velocities is of complex128"),
+        ({"velocities": np.zeros((ATOMS, 2))}, r"velocities has the shape \(5, 2\), not \(5, 3\)"),
+        ({"relaxed": np.zeros((ATOMS - 1, 3))}, "relaxed has the shape"),
+        ({"positions": np.zeros(15)}, "positions has the shape"),
+        ({"positions": np.full((ATOMS, 3), np.nan)}, "positions has values that are not numbers"),
+        ({"velocities": np.full((ATOMS, 3), np.inf)}, "velocities has values"),
+        ({"box": np.eye(2)}, "box has the shape"),
+        ({"other": np.eye(3)}, "another version"),
+        ({"step": "7"}, "step is '7'"),
+        ({"step": -7}, "step is -7"),
+        ({"stage": 1.0}, "stage is 1.0"),
+        ({"frames": True}, "frames is True"),
+        ({"frames": 10**30}, "frames is 1000"),
+        ({"strength": [3.0]}, "strength is"),
+        ({"strength": math.nan}, "strength is nan"),
+        ({"seconds": None}, "seconds is None"),
+        ({"seconds": math.inf}, "seconds is inf"),
+        ({"blow_ups": [1]}, "blow_ups is"),
+        ({"ended": {"name": "a"}}, "ended is"),
+        ({"adaptive": {"factor": "1"}}, "factor is '1'"),
+        ({"adaptive": {"bounds": [1.0]}}, "bounds is"),
+        ({"adaptive": {"speed": 1.0}}, "another version"),
+        ({"adaptive": [1.0]}, r"AdaptiveStrength is \[1.0\]"),
+        ({"plateau": 3}, "Plateau is 3"),
+        ({"plateau": {"previous": ["0.1", [[0, 1, 2]]]}}, "previous is"),
+        ({"rows": {"step": 1}}, "rows is"),
+        ({"rows": [3]}, "Row is 3"),
+        ({"plateau": {"total": [[0.0, 1.0]]}}, "no shape"),
+        ({"plateau": {"previous": [0.1, [[0, 1, "2"]]]}}, "no shape"),
+        ({"plateau": {"previous": [0.1, [[0, 1, 2]]], "total": [[0.0, 1.0, 2.0]] * 2}}, "no shape"),
+        ({"rows": [{"step": 1}]}, "another version"),
+        ({"format": 1}, "another version"),
+        ({"positions": [[0, 0, 0]]}, "another version"),
+    ],
+)
+def test_a_state_that_no_fit_can_have_saved_is_damaged(tmp_path, topology, changes, part):
+    folder = RunFolder(tmp_path / "run")
+    folder.save(state(1), topology, np.zeros(ATOMS))
+    write_state(folder.path / STATE, **changes)
+    with pytest.raises(
+        InputError, match=rf"run: the fit cannot be resumed, because {STATE} is damaged \(.*{part}"
+    ):
+        folder.load()
+    folder.save(state(2), topology, np.zeros(ATOMS))
+    folder.save(state(3), topology, np.zeros(ATOMS))
+    write_state(folder.path / STATE, **changes)
+    assert same(folder.load(), state(2))
+
+
+def replace_member(path, name, contents, compression=zipfile.ZIP_STORED):
+    with zipfile.ZipFile(path) as archive:
+        members = {info.filename: archive.read(info) for info in archive.infolist()} | {name: contents}
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        for each, held in members.items():
+            archive.writestr(each, held)
+
+
+def array_header(shape, descr="<f8"):
+    file = io.BytesIO()
+    np.lib.format.write_array_header_1_0(file, {"shape": shape, "fortran_order": False, "descr": descr})
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    "damage", ["petabytes", "negative", "pickle", "deep header", "no header", "packed", "deep plain", "plain"]
+)
+def test_a_state_that_promises_what_it_has_not(tmp_path, topology, damage):
+    folder = RunFolder(tmp_path / "run")
+    folder.save(state(2), topology, np.zeros(ATOMS))
+    folder.save(state(3), topology, np.zeros(ATOMS))
+    path, zeros = folder.path / STATE, bytes(24 * ATOMS)
+    if damage == "packed":
+        replace_member(path, "velocities.npy", array_header((ATOMS, 3)) + zeros, zipfile.ZIP_DEFLATED)
+    elif "plain" in damage:
+        text = b"[" * 100_000 if "deep" in damage else b"3"
+        replace_member(path, "plain.npy", array_header((len(text),), "|u1") + text)
+    else:
+        header = {
+            "petabytes": array_header((2**48, 3)),
+            "negative": array_header((-ATOMS, -3)),
+            "pickle": array_header((ATOMS, 3), "|O"),
+            "deep header": array_header((1,)).replace(b"(1,)", b"(" * 40 + b"1" + b")" * 40),
+            "no header": b"",
+        }[damage]
+        replace_member(path, "velocities.npy", header + zeros)
+    assert same(folder.load(), state(2))
 
 
 def test_a_trajectory_of_other_atoms_is_not_that_of_a_state(tmp_path, topology):

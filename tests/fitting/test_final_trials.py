@@ -9,15 +9,19 @@ import pytest
 from openmm_density.base.errors import InputError, SimulationError
 from openmm_density.fitting import final_trials
 from openmm_density.fitting.checkpoints import RunFolder
+from openmm_density.fitting.dynamics import Dynamics
 from openmm_density.fitting.final_strength import LEAST
 from openmm_density.fitting.final_trials import FinalTrials
 from openmm_density.fitting.flexible_fit import FlexibleFit
 from openmm_density.fitting.protocols import Protocol, Stage, find_protocol
+from openmm_density.fitting.stability import Unstable
 from openmm_density.validation.geometry import geometry_report
 
 from ..fragments import RESOLUTION, fragment, map_of
 
 RESIDUES = 10
+
+
 # It spoils bonds.
 STRONG = 3000.0
 
@@ -125,6 +129,12 @@ def test_a_number_is_the_end_and_nothing_is_tried(parts, monkeypatch):
     assert (result.strength, result.final_strength, result.final_search) == (50.0, 12.5, None)
 
 
+def test_half_maps_limit_it(parts):
+    limited = protocol(strength=STRONG, final_strength="auto", final_strength_limit=7.0)
+    search = flexible_fit(parts, protocol=limited).run().final_search
+    assert search["most"] == 7.0 and search["chosen"] <= 7.0
+
+
 def test_what_a_model_is_pulled_with_at_last_is_the_most():
     assert find_protocol("gentle", 4.0).scale_before_end == 0.5
     assert find_protocol("standard", 4.0).finishing().scale_before_end == 1.0
@@ -165,3 +175,37 @@ def test_final_stages_are_the_last():
     for name, wrong in (("final_strength", -1), ("final_strength", "some"), ("final_strength_limit", "auto")):
         with pytest.raises(InputError, match="0 or more"):
             replace(find_protocol("quick", 4.0), **{name: wrong})
+
+
+def test_what_blows_up_at_the_end_goes_on_in_smaller_steps_and_as_strongly(parts, monkeypatch):
+    checked, blown = Dynamics.checked, []
+
+    def blowing_up(self, context, step, stage):
+        if stage.final and not blown:
+            blown.append(step)
+            raise Unstable("an atom flew away")
+        return checked(self, context, step, stage)
+
+    monkeypatch.setattr(Dynamics, "checked", blowing_up)
+    result = flexible_fit(parts, protocol=protocol(strength=50.0, final_strength=12.5)).run()
+    (sentence,) = result.blow_ups
+    assert blown and sentence.endswith("went on with 1.5 fs to the end of the stage.")
+    assert result.final_strength == pytest.approx(12.5)
+    assert result.stages[-1]["strength"] == pytest.approx(12.5)
+
+
+def test_what_blows_up_after_the_search_does_not_repeat_it(parts, whole, monkeypatch):
+    checked, find, found, blown = Dynamics.checked, FinalTrials.find, [], []
+
+    def blowing_up(self, context, step, stage):
+        if found and not blown:
+            blown.append(step)
+            raise Unstable("an atom flew away")
+        return checked(self, context, step, stage)
+
+    monkeypatch.setattr(Dynamics, "checked", blowing_up)
+    monkeypatch.setattr(FinalTrials, "find", lambda *given: found.append(find(*given)) or found[-1])
+    result = flexible_fit(parts).run()
+    assert len(blown) == len(found) == len(result.blow_ups) == 1
+    assert result.final_search == found[0].as_dict() == whole[1].final_search
+    assert result.stages[-1]["strength"] == pytest.approx(found[0].chosen)

@@ -16,8 +16,10 @@ from openmm_density.base.stopwatch import Stopwatch
 from openmm_density.fitting import minimization, stage_context
 from openmm_density.fitting.checkpoints import STATE, TIMES, RunFolder
 from openmm_density.fitting.dynamics import Dynamics
+from openmm_density.fitting.fit_run import FitRun
 from openmm_density.fitting.flexible_fit import FlexibleFit
 from openmm_density.fitting.interrupts import StopRequest
+from openmm_density.fitting.minimization import Minimizer
 from openmm_density.fitting.protocols import Protocol, Stage, find_protocol
 from openmm_density.fitting.stability import Unstable
 from openmm_density.fitting.stage_context import StageContext
@@ -25,8 +27,11 @@ from openmm_density.models import prepare
 
 from ..fragments import RESOLUTION, fragment, map_of
 from .changed_steps import blow_up_in
+from .left_behind import kept_at
 
 RESIDUES = 12
+
+
 SHIFT = (1.0, -0.8, 0.6)
 
 
@@ -131,6 +136,44 @@ def test_an_interrupted_fit_gives_what_there_is_and_goes_on_to_the_same_end(part
     assert_same(rest, uninterrupted[0])
 
 
+def test_so_it_is_after_a_signal_in_the_last_minimisation(parts, uninterrupted, tmp_path, monkeypatch):
+    whole, _ = uninterrupted
+    fit = flexible_fit(parts)
+    full = whole.strength * fit.density.n_fitted_atoms
+    minimize, asked = Minimizer.minimize, []
+
+    def interrupted(self, context, iterations, stop=None):
+        if dict(context.getParameters().items()).get("density_strength") == pytest.approx(full):
+            signal.raise_signal(signal.SIGTERM)
+            asked.append(stop.requested)
+        minimize(self, context, iterations, stop)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Minimizer, "minimize", interrupted)
+        result = fit.run(RunFolder(tmp_path))
+    assert asked == [True] and result.interrupted and result.steps == whole.steps
+    assert_same(flexible_fit(parts).run(RunFolder(tmp_path)), whole)
+
+
+def test_so_it_is_after_a_signal_while_the_strength_is_found(parts, tmp_path, monkeypatch):
+    protocol = Protocol((Stage("draw", 40),), strength="auto", minimize_first=20, minimize_last=0)
+    step, done = Dynamics.step, []
+
+    def stopping(self, *arguments, **named):
+        if not done:
+            signal.raise_signal(signal.SIGTERM)
+        done.append(step(self, *arguments, **named))
+        return done[-1]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Dynamics, "step", stopping)
+        result = flexible_fit(parts, protocol).run(RunFolder(tmp_path))
+    assert result.interrupted and result.steps == 0
+    assert done == [0, 0] and result.strength == 0
+    rest = flexible_fit(parts, protocol).run(RunFolder(tmp_path))
+    assert not rest.interrupted and rest.steps == 40 and rest.strength > 0
+
+
 def test_so_it_is_on_reference_with_the_density_every_second_step(parts, tmp_path):
     protocol = replace(
         find_protocol("quick", RESOLUTION), strength=30.0, density_interval=2, minimize_first=20
@@ -221,6 +264,50 @@ def test_a_blow_up_is_rolled_back_to_the_last_state(parts, tmp_path, monkeypatch
     topology = mdtraj.Topology.from_openmm(fit.prepared.topology)
     assert mdtraj.load(str(tmp_path / "trajectory.dcd"), top=topology).n_frames == 6
     assert result.stages[-1]["strength"] == pytest.approx(30.0)
+
+
+def test_a_stage_after_one_that_blew_up_has_full_steps_and_strength(parts, monkeypatch):
+    check = Dynamics.checked
+    seen = []
+
+    def twice(self, context, step, stage):
+        seen.append((stage.name, step, context.getIntegrator().getStepSize().value_in_unit(unit.femtosecond)))
+        if len(seen) <= 2:
+            raise Unstable("it was made to")
+        return check(self, context, step, stage)
+
+    monkeypatch.setattr(Dynamics, "checked", twice)
+    protocol = Protocol(
+        (Stage("hold", 40), Stage("free", 40)), strength=30.0, minimize_first=20, minimize_last=0
+    )
+    result = flexible_fit(parts, protocol).run()
+    assert [femtoseconds for name, step, femtoseconds in seen if name == "hold"][:3] == [4.0, 2.0, 1.0]
+    assert {femtoseconds for name, _, femtoseconds in seen if name == "free"} == {4.0}
+    assert "with 2 fs to the end" in result.blow_ups[0] and "1 fs and strength / 2" in result.blow_ups[1]
+    assert [each["strength"] for each in result.stages] == pytest.approx([15.0, 30.0])
+
+
+def test_a_fit_killed_after_a_blow_up_goes_on_as_it_would_have(parts, tmp_path, monkeypatch):
+    check, save = Dynamics.checked, FitRun._save
+
+    def once(self, context, step, stage):
+        if step == 120 and context.getIntegrator().getStepSize().value_in_unit(unit.femtosecond) > 3:
+            raise Unstable("it was made to")
+        return check(self, context, step, stage)
+
+    folder, copy = tmp_path / "whole", tmp_path / "killed"
+    keep = kept_at(folder, copy, lambda state: state.caution > 0)
+
+    def saved(self, folder, state):
+        save(self, folder, state)
+        keep(state)
+
+    monkeypatch.setattr(Dynamics, "checked", once)
+    monkeypatch.setattr(FitRun, "_save", saved)
+    whole = flexible_fit(parts).run(RunFolder(folder))
+    resumed = flexible_fit(parts).run(RunFolder(copy))
+    assert len(resumed.blow_ups) == len(whole.blow_ups) == 1
+    assert np.array_equal(resumed.final, whole.final)
 
 
 def test_what_blows_up_again_and_again_says_what_to_do_and_names_atoms(parts, tmp_path, monkeypatch):

@@ -80,6 +80,16 @@ def test_a_folder_that_cannot_be_locked_keeps_no_file_of_ours(tmp_path, monkeypa
     FolderLock(tmp_path).release()
 
 
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.ENOSPC])
+def test_a_folder_that_takes_no_file_is_told_of(tmp_path, monkeypatch, number):
+    def refuse(path, *_, **__):
+        raise OSError(number, os.strerror(number), path)
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(InputError, match=rf"cannot be written to \({os.strerror(number)}\): choose"):
+        FolderLock(tmp_path)
+
+
 def test_a_fit_in_a_folder_is_waited_for_by_who_asks_for_it(tmp_path):
     first, heard = FolderLock(tmp_path), []
 

@@ -8,13 +8,15 @@ import openmm
 import pytest
 from openmm import app, unit
 
-from openmm_density.base.errors import SimulationError
+from openmm_density.base.errors import InputError, SimulationError
 from openmm_density.fitting import FlexibleFit, find_protocol
 from openmm_density.fitting.checkpoints import RunFolder
 from openmm_density.fitting.dynamics import Dynamics
 from openmm_density.fitting.fit_run import FitRun
+from openmm_density.fitting.interrupts import StopRequest
 from openmm_density.fitting.protocols import Protocol, Stage
 from openmm_density.fitting.stability import FARTHEST, Safeguard, Unstable
+from openmm_density.fitting.stage_context import StageContext
 
 from ..fragments import RESOLUTION, fragment, map_of
 from .changed_steps import blow_up_in
@@ -125,9 +127,6 @@ def test_errors_of_openmm_that_are_no_blow_up_are_passed_on(leucine):
         leucine[1].run(leucine[0], [fails])
 
 
-# What injects blow-ups into fits.
-
-
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory):
     folder = tmp_path_factory.mktemp("fragment")
@@ -191,6 +190,14 @@ def is_whole(context):
 
 
 FIXED = Protocol((Stage("draw", 40),), strength=20.0, **SHORT)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_minimisation_that_blows_up_is_tried_more_gently(parts, monkeypatch, times):
+    blown = nan_after(monkeypatch, times, of=is_whole)
+    fit = fit_of(parts, FIXED)
+    result = fit.run()
+    assert blown == ["CPU"] * times and np.isfinite(result.final).all() and result.blow_ups == []
 
 
 def test_a_minimisation_that_always_blows_up_names_the_atoms(parts, monkeypatch):
@@ -259,3 +266,19 @@ def test_a_blow_up_after_a_resume_is_rolled_back(parts, monkeypatch, tmp_path):
     (said,) = result.blow_ups
     assert "rolled back to step 40" in said and np.isfinite(result.final).all()
     assert [row.step for row in result.rows] == [0, 20, 40, 60, 80, 80]
+
+
+def test_nothing_is_calibrated_on_what_is_no_number(parts):
+    fit = fit_of(parts, FIXED)
+    context = StageContext(
+        fit._run.engine, fit._run.initial_state(StopRequest()), fit.protocol.stages[0]
+    ).context
+    positions = np.array(positions_of(context))
+    with pytest.raises(InputError, match="positions of A MET 1 CB are not numbers"):
+        spoilt = 10 * positions
+        spoilt[[a.name for a in fit.prepared.topology.atoms()].index("CB")] = np.inf
+        fit.density.similarity(spoilt)
+    positions[5] = np.nan
+    context.setPositions(positions)
+    with pytest.raises(SimulationError, match=r"of A MET 1 .* are not numbers, as the simulation"):
+        fit.density.calibrate(context)

@@ -2,6 +2,7 @@ import math
 import os
 import platform
 import shutil
+import threading
 import warnings
 
 import gemmi
@@ -12,7 +13,7 @@ from scipy.special import erf
 
 from openmm_density.energies.form_factors import blurring_b_factor, form_factor_gaussians
 from openmm_density.energies.measures import MEASURES as TABLE
-from openmm_density.kernels import compilation
+from openmm_density.kernels import compilation, density
 from openmm_density.kernels.density import (
     CROSS_CORRELATION,
     CROSS_CORRELATION_ABOUT_MEAN,
@@ -33,11 +34,16 @@ MEASURES = {
     for measure in TABLE
     if not measure.is_potential
 }
+
+
 measures = pytest.mark.parametrize("measure", MEASURES.values(), ids=MEASURES.keys())
+
 
 # Largest deviation from float64 over the largest value: float32 gives about 3e-7. The entropy's gradient goes with
 # 1/(ρ + ε), and so magnifies the rounding of a density of nearly zero.
 TIGHT = 2e-6
+
+
 # Relative entropy divides by densities that are near zero: the largest of 15 runs with other seeds was 1.4e-4.
 GRADIENT = dict.fromkeys(MEASURES.values(), 5e-6) | {RELATIVE_ENTROPY: 4e-4}
 
@@ -53,6 +59,8 @@ GRIDS = CELLS | {
     "rotated": rotation() @ cell_steps(1.0, 0.9, 1.1),
     "permuted": cell_steps(1.0, 0.9, 1.1)[:, [2, 0, 1]],
 }
+
+
 grids = pytest.mark.parametrize("matrix", GRIDS.values(), ids=GRIDS.keys())
 
 
@@ -556,6 +564,15 @@ def test_nan_and_infinite_coordinates_leave_the_others_alone(measure):
         assert float(reference_similarity) == pytest.approx(float(similarity), rel=TIGHT, abs=1e-7)
 
 
+def test_nan_coordinates_in_splat_and_gather():
+    scene = Scene(n_atoms=20)
+    scene.positions[4, 2], scene.positions[7, 0] = math.nan, math.inf
+    assert scene.splat().isfinite().all()
+    for found, exact in zip(scene.gather(), scene.gather(reference.density_gather)):
+        assert not found[[4, 7]].any()
+        assert deviation(found, exact) < TIGHT
+
+
 def expected_without_density(scene, measure):
     if measure != RELATIVE_ENTROPY:
         return 0.0
@@ -570,7 +587,10 @@ UNUSABLE_TARGETS = {
     "negative": (-0.7, [m for m in MEASURES.values() if m != CROSS_CORRELATION]),
     "masked whole": (math.nan, list(MEASURES.values())),
 }
+
+
 """A number for all voxels of a target, and the measures for which such a target has no similarity."""
+
 
 unusable_targets = pytest.mark.parametrize(
     ("value", "measure"),
@@ -676,6 +696,33 @@ def test_the_same_bits_for_every_number_of_threads_and_every_time(matrix, period
         torch.set_num_threads(threads)
         for found, expected in zip(results(), exact):
             assert torch.equal(found, expected)
+
+
+def test_two_python_threads_at_once_do_not_disturb_each_other():
+    scenes = [
+        Scene(GRIDS["orthogonal"], shape=(30, 31, 32), n_atoms=700, seed=1),
+        Scene(GRIDS["triclinic"], shape=(19, 40, 22), n_atoms=400, gaussians=3, seed=2, periodic=True),
+    ]
+    sequential = [[scene.similarity(measure) for measure in MEASURES.values()] for scene in scenes]
+    start = threading.Barrier(2)
+    found = [[], []]
+
+    def work(which):
+        start.wait()
+        for _ in range(8):
+            found[which].append([scenes[which].similarity(measure) for measure in MEASURES.values()])
+
+    threads = [threading.Thread(target=work, args=(which,)) for which in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for which in range(2):
+        assert len(found[which]) == 8
+        for repetition in found[which]:
+            for (s, g), (exact_s, exact_g) in zip(repetition, sequential[which]):
+                assert torch.equal(s, exact_s)
+                assert torch.equal(g, exact_g)
 
 
 @grids
@@ -913,6 +960,19 @@ def test_without_a_compiler_the_reference_serves_the_same_operators(tmp_path):
     process = run_elsewhere(tmp_path, tmp_path / "cache", CXX="/nonexistent")
     loaded, _ = check_results_from_elsewhere(tmp_path, process)
     assert not loaded
+
+
+@grids
+@pytest.mark.parametrize(
+    "implementation", [density_gather, density._reference_gather], ids=["kernel", "pytorch"]
+)
+def test_positions_alone_can_be_differentiated(matrix, implementation):
+    scene = Scene(matrix)
+    exact = scene.gather()
+    model = (scene.positions, scene.amplitudes, scene.exponents, scene.cutoff, *scene.place, False)
+    x, amplitudes, exponents = implementation(scene.gradient, *model, parameters=False)
+    assert deviation(x, exact[0]) < TIGHT
+    assert amplitudes.shape == exponents.shape == (len(scene.positions), 0)
 
 
 @measures

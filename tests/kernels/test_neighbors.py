@@ -21,9 +21,15 @@ from openmm_density.kernels.neighbors import (
 from ..conftest import SMALL_DATA
 
 KINDS = ("none", "cube", "orthorhombic", "triclinic", "thin", "small", "skewed", "turned")
+
+
 # Ten thousand take some minutes.
 RANDOM_BOXES = int(os.environ.get("OPENMM_DENSITY_RANDOM_BOXES", "240"))
+
+
 MODEL = next((SMALL_DATA / "qr_6i5a").glob("*.pdb"))
+
+
 both_functions = pytest.mark.parametrize(
     "function", [neighbors, reference.neighbors], ids=["C++", "reference"]
 )
@@ -202,12 +208,28 @@ def test_its_shapes_are_known_without_evaluating(capacity):
 
 
 @both_functions
+def test_few_atoms(function):
+    for n_atoms in (0, 1):
+        found = function(torch.zeros(n_atoms, 3), None, 1.0)
+        assert found[0].tolist() == [0] * (n_atoms + 1) and found[3].tolist() == [0, 0, 1]
+    # An atom alone in a box has itself for neighbours: six in a cube.
+    assert int(function(torch.zeros(1, 3), torch.eye(3), 1.1, True)[3][0]) == 6
+    assert int(function(torch.zeros(1, 3), torch.eye(3), 1.1, False)[3][0]) == 3
+
+
+@both_functions
 def test_atoms_beyond_what_float32_squares_take_no_pairs_from_others(function):
     positions = torch.rand(30, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 3
     expected = reference.neighbors(positions[2:], None, 1.0, True)
     positions[0, 0], positions[1, 2] = 1e100, -1e308
     found = function(positions, None, 1.0, True)
     assert found[3].tolist() == [int(expected[3][0]), 2, 1]
+
+
+def test_one_atom_far_from_all_others_costs_no_pairs():
+    positions = torch.rand(40, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    positions[17] = 1e7
+    assert_same(neighbors(positions, None, 0.4), reference.neighbors(positions, None, 0.4), False)
 
 
 def state_of(kept):
@@ -309,6 +331,8 @@ WRONG = {
     "box must be a float32 or float64 tensor": call(box=torch.zeros(3)),
     "capacity must be from 0": call(both_ways=False, capacity=-1),
 }
+
+
 WRONG_BOXES = {
     "box must be three vectors": torch.ones(3, 3),
     "box must be three vectors that": torch.full((3, 3), math.nan),

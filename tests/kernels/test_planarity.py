@@ -12,6 +12,8 @@ from openmm_density.kernels import compilation
 from openmm_density.kernels.planarity import deviations, pack_planes, planarity, reference
 
 SIZES = range(4, 13)
+
+
 SIGMA = 0.02
 
 
@@ -175,6 +177,8 @@ def test_energy_goes_to_zero_smoothly_towards_a_line():
 LINE = torch.linspace(-2, 2, 5, dtype=torch.float64)[:, None] * torch.tensor(
     [1.0, 2.0, -0.5], dtype=torch.float64
 )
+
+
 BROKEN = {
     "collinear": LINE,
     "coincident": torch.full((5, 3), 0.1, dtype=torch.float64),
@@ -215,6 +219,36 @@ def test_an_atom_gone_astray_stays_finite(far):
     positions[3, 1] = far
     energy, gradient = planarity(positions, *packed(1, 6))
     assert energy.isfinite() and gradient.isfinite().all()
+
+
+def test_flat_planes_have_no_energy():
+    flat = groups(1000, 6, (1.4, 1.4, 0.0), centre=0.0).reshape(-1, 3)
+    energy, gradient = planarity(flat, *packed(1000, 6))
+    assert energy.item() / 1000 < 1e-8
+    assert largest(gradient) < 1e-6 / SIGMA**2
+
+
+def test_a_million_planes_of_which_some_are_degenerate():
+    n_planes, size = 1_000_000, 4
+    positions = torch.rand(n_planes, size, 3, generator=torch.Generator().manual_seed(3)) * 4
+    kinds = torch.arange(n_planes) % 500
+    positions[kinds == 0, 1, 2] = math.nan
+    positions[kinds == 1, 3, 0] = -math.inf
+    positions[kinds == 2] = positions[kinds == 2][:, :1]
+    positions[kinds == 3] = positions[kinds == 3][:, :1] * torch.tensor([1.0, 2.0, 4.0, 8.0])[:, None]
+    positions[kinds == 4, 0] = 3e38
+    broken = kinds <= 4
+    assert broken.float().mean() == pytest.approx(0.01)
+    energy, gradient = planarity(positions.reshape(-1, 3), *packed(n_planes, size))
+    gradient = gradient.reshape(n_planes, size, 3)
+    assert energy.isfinite() and gradient.isfinite().all()
+    assert not gradient[broken].any()
+    # Four random points are flat once in a great while, never within rounding.
+    assert gradient[~broken].abs().amax((1, 2)).min() > 0
+
+    some = torch.arange(0, n_planes, 97)
+    expected = reference.planarity(positions[some].reshape(-1, 3), *packed(len(some), size))[1]
+    assert largest(gradient[some].reshape(-1, 3) - expected) < 1e-4 * largest(expected)
 
 
 def test_each_plane_has_no_net_force_and_no_net_torque():

@@ -107,6 +107,18 @@ def test_gradient_is_that_of_finite_differences():
             assert float(gradient[atom, axis]) == pytest.approx(slope, abs=2e-6 * largest)
 
 
+def test_the_map_goes_on_across_its_edges():
+    nodes = spline_nodes(smooth_maps()[0])
+    torsions = pack_torsions([range(5)], [0], [1.0])
+    points = torch.tensor([[1, 1, 0], [1, 0, 0], [0, 0, 0], [0, 1, 0], [0, 0, 0]], dtype=torch.float64)
+    values = []
+    for psi in (np.pi - 1e-6, np.pi + 1e-6):
+        points[4] = torch.tensor([np.cos(psi), 1.0, np.sin(psi)])
+        values.append(torsion_maps(points, *torsions, nodes))
+    assert float(values[0][0]) == pytest.approx(float(values[1][0]), abs=1e-4)
+    np.testing.assert_allclose(values[0][1], values[1][1], atol=1e-3)
+
+
 @pytest.mark.parametrize("spoiled", ["line", "point", "nan", "infinite"])
 def test_a_torsion_without_a_value_adds_nothing(spoiled):
     positions, torsions, nodes = case()

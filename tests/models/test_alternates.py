@@ -8,6 +8,7 @@ import numpy as np
 import openmm
 from scipy.spatial.transform import Rotation
 
+from openmm_density.fitting.placement import Placement
 from openmm_density.models import prepare, read_model
 from openmm_density.models.alternates import motions_with_residues, moved_with_residues
 from openmm_density.models.structure_files import (
@@ -19,6 +20,8 @@ from ..fragments import write_fragment, write_with_alternates
 from ..small_models import hetatm, written
 
 OPSIN = "xraymap_3pqr_R32/3pqr.pdb"
+
+
 ZOO = Path(__file__).parents[1] / "data" / "zoo"
 
 
@@ -42,6 +45,15 @@ def test_both_conformers_are_written_in_the_order_of_the_file(small_data: Path, 
     again = read_model(tmp_path / "out.pdb")
     assert [record.altloc for record in again.records] == [record.altloc for record in model.records]
     np.testing.assert_array_equal(again.alternates.positions, model.alternates.positions)
+
+
+def test_conformers_move_with_a_rigid_model_exactly(small_data: Path) -> None:
+    model = read_model(small_data / OPSIN)
+    matrix, shift = _turned(0)
+    moved = moved_with_residues(model, model.positions @ matrix.T + shift)
+    np.testing.assert_allclose(moved, model.alternates.positions @ matrix.T + shift, atol=1e-9)
+    placement = Placement(matrix.tolist(), shift.tolist(), 1.0, 0.0, 0.0, 0.0, 0.0)
+    np.testing.assert_allclose(placement.apply(model).alternates.positions, moved, atol=1e-9)
 
 
 def test_a_side_chain_keeps_to_where_it_branches_off(tmp_path: Path) -> None:
@@ -123,6 +135,29 @@ def test_a_conformer_keeps_the_angles_to_the_chain_that_it_shares() -> None:
                 for fitted, others in ((model.positions, model.alternates.positions), (positions, moved))
             )
             assert abs(after - before) < 0.08, (label, shared, own, before, after)
+
+
+def test_a_conformer_gives_way_to_a_water_that_was_not_there(tmp_path: Path) -> None:
+    lines = _atom_lines(write_with_alternates(tmp_path / "lysine.pdb"))
+    lines.append(hetatm(990, " O", "HOH", 300, np.array([90.0, 0, 0]), "O"))
+    model = read_model(written(tmp_path / "water.pdb", lines))
+    positions = model.positions.copy()
+    amine = next(k for k, record in enumerate(model.alternates.records) if record.name == "NZ")
+    outwards = model.alternates.positions[amine] - model.alternates.positions[amine - 1]
+    positions[-1] = model.alternates.positions[amine] + 1.3 * outwards / np.linalg.norm(outwards)
+    moved = moved_with_residues(model, positions)
+    assert np.linalg.norm(moved[amine] - positions[-1]) > 1.9
+    bond = np.linalg.norm(moved[amine] - moved[amine - 1])
+    assert abs(bond - np.linalg.norm(outwards)) < 0.15
+
+
+def test_a_water_of_two_conformers_beside_nothing_that_is_bonded_is_carried(tmp_path: Path) -> None:
+    lines = [hetatm(1, "O", "HOH", 1, np.zeros(3), "O"), hetatm(2, "O", "HOH", 1, np.ones(3), "O")]
+    lines = [f"{line[:16]}{label}{line[17:]}" for line, label in zip(lines, "AB")]
+    model = read_model(written(tmp_path / "waters.pdb", lines))
+    np.testing.assert_allclose(
+        moved_with_residues(model, model.positions + 2.0), [[3.0, 3.0, 3.0]], atol=1e-6
+    )
 
 
 def test_waters_ligands_and_mutants_are_carried_too(tmp_path: Path) -> None:

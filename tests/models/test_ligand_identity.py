@@ -7,7 +7,11 @@ from openmm_density.models.ligand_hydrogens import CompleteMolecule
 from openmm_density.models.ligand_identity import handedness, is_of, is_part_of, unlike
 
 NAMES = ("N", "CA", "C", "O", "OXT", "CB", "OG1", "CG2")
+
+
 BONDS = ((0, 1), (1, 2), (2, 3), (2, 4), (1, 5), (5, 6), (5, 7))
+
+
 # L-threonine as the wwPDB's component has it, in Å.
 PLACES = np.array(
     [
@@ -15,6 +19,8 @@ PLACES = np.array(
         (-1.039, -0.488, -2.110), (-0.675, 0.104, 1.079), (-0.193, 1.448, 1.103), (-0.511, -0.521, 2.466),
     ]
 )  # fmt: skip
+
+
 # With a hydrogen on each carbon that has one: how many is all that counts.
 MOLECULE = CompleteMolecule(
     [*(name[0] for name in NAMES), "H", "H", "H", "H", "H"],
@@ -69,3 +75,11 @@ def test_allothreonine_is_another_molecule():
     residue = residue_of()
     assert unlike(MOLECULE, residue, swapped) == "has the other hand at CB"
     assert unlike(MOLECULE, residue, None) == ""
+
+
+def test_a_flat_centre_counts_for_neither_hand():
+    flat = PLACES.copy()
+    normal = np.cross(flat[6] - flat[1], flat[7] - flat[1])
+    normal /= np.linalg.norm(normal)
+    flat[5] -= normal * float((flat[5] - flat[1]) @ normal)
+    assert handedness(MOLECULE, residue_of(), flat).other == []

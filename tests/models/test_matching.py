@@ -139,6 +139,24 @@ def test_copies_with_other_ids_are_told_apart_by_their_places(small_data):
     assert ca_rmsd(first.positions, second.positions, seeing) < 1
 
 
+def test_copies_in_another_order_are_told_apart_by_their_places(kinesin_path):
+    model = read_model(kinesin_path)
+    n, shift = len(model.positions), np.array([60.0, 0, 0])
+    nowhere = np.zeros((n, 3)) * unit.nanometer
+    topologies = []
+    for ids in ("AB", "YZ"):
+        double = app.Modeller(renumbered(model.topology, chain=ids[0]), nowhere)
+        double.add(renumbered(model.topology, chain=ids[1]), nowhere)
+        topologies.append(double.topology)
+    positions = np.concatenate([model.positions, model.positions + shift])
+    reference = np.concatenate([model.positions + shift, model.positions]) + np.array([0, 2.0, 0])
+    pairs = match_alpha_carbons(*topologies, positions=positions, reference_positions=reference)
+    assert ca_rmsd(positions, reference, pairs) == pytest.approx(2.0)
+    assert ca_rmsd(positions, reference, match_alpha_carbons(*topologies)) == pytest.approx(
+        np.hypot(60, 2), abs=0.1
+    )
+
+
 def test_a_model_without_its_sequence_is_paired_by_number(kinesin_path):
     topology = read_model(kinesin_path).topology
     alanines = renumbered(topology, names="ALA")
@@ -170,6 +188,20 @@ def test_copies_without_chain_ids_are_told_apart(kinesin_path):
     indices, reference_indices = match_alpha_carbons(double.topology, double.topology)
     assert np.array_equal(indices, reference_indices)
     assert len(indices) == 2 * sum(1 for atom in single.atoms() if atom.name == "CA")
+
+
+def test_copies_are_told_apart_between_chains_of_other_ids():
+    topologies = []
+    for ids in ("ABA", "AAB"):
+        topology = app.Topology()
+        for chain in map(topology.addChain, ids):
+            for number in range(4):
+                residue = topology.addResidue("SER" if chain.id == "A" else "TRP", chain, str(number))
+                topology.addAtom("CA", app.element.carbon, residue)
+        topologies.append(topology)
+    indices, reference_indices = match_alpha_carbons(*topologies)
+    assert indices.tolist() == list(range(12))
+    assert reference_indices.tolist() == [0, 1, 2, 3, 8, 9, 10, 11, 4, 5, 6, 7]
 
 
 def test_insertion_codes_tell_residues_apart_also_where_mdtraj_has_lost_them():

@@ -15,7 +15,7 @@ import torch
 from openmm import app, unit
 
 from openmm_density.base.errors import InputError
-from openmm_density.energies.forces import best_backend
+from openmm_density.energies.forces import BACKENDS, backend_problem, best_backend
 from openmm_density.models import prepare, read_model
 from openmm_density.models.chemistry.planes import planarity_report
 from openmm_density.restraints import PlanarityRestraint
@@ -23,10 +23,15 @@ from openmm_density.restraints import PlanarityRestraint
 from ..energies.contexts import context_of, energy_of, forces_of, system_of
 
 PLATFORMS = [openmm.Platform.getPlatform(i).getName() for i in range(openmm.Platform.getNumPlatforms())]
+
+
 KT = 300 * 8.31446261815324e-3  # kJ/mol
+
+
 needs_derivatives = pytest.mark.skipif(
     best_backend() == "PythonForce", reason="PythonForce gives no derivatives by parameters"
 )
+
 
 TORN = """\
 data_comp_LIG
@@ -138,6 +143,17 @@ def test_a_sigma_per_atom_from_a_dictionary(ligand):
     np.testing.assert_allclose(forces_of(context), forces, rtol=0, atol=1e-5 * np.abs(forces).max())
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_every_backend_gives_the_same(ligand, backend):
+    if backend_problem(backend) is not None:
+        pytest.skip(f"{backend} does not work here: {backend_problem(backend)}")
+    restraint = PlanarityRestraint(ligand.topology, dictionaries=ligand.dictionary)
+    energy, forces = exact(restraint, ligand.positions)
+    context = context_of(system_of(6, restraint.create_force(backend)), ligand.positions)
+    assert energy_of(context) == pytest.approx(energy, rel=1e-5)
+    np.testing.assert_allclose(forces_of(context), forces, rtol=0, atol=1e-5 * np.abs(forces).max())
+
+
 def test_sigma_temperature_and_units(peptide):
     positions = distorted(peptide.positions)
 
@@ -150,6 +166,19 @@ def test_sigma_temperature_and_units(peptide):
     assert energy(sigma=0.004 * unit.nanometer) == pytest.approx(reference / 4, rel=1e-5)
     assert energy(temperature=150) == pytest.approx(reference / 2, rel=1e-5)
     assert energy(temperature=600 * unit.kelvin) == pytest.approx(reference * 2, rel=1e-5)
+
+
+def test_positions_that_are_not_numbers_spare_the_other_planes(peptide):
+    restraint = PlanarityRestraint(peptide.topology)
+    module = restraint.create_module()
+    x = torch.tensor(distorted(peptide.positions) / 10)
+    _, before = module(x, torch.tensor(1.0))
+    plane = next(plane for plane in restraint.planes.planes if plane.kind == "ring")
+    x[plane.atoms[4]] = math.nan
+    energy, after = module(x, torch.tensor(1.0))
+    assert torch.isfinite(energy) and torch.isfinite(after).all()
+    others = sorted(set(range(len(x))) - set(plane.atoms))
+    torch.testing.assert_close(after[others], before[others])
 
 
 BOXES = {
@@ -182,6 +211,31 @@ def test_atoms_of_one_plane_in_several_molecules_may_be_wrapped_apart(ligand, bo
         np.testing.assert_allclose(forces_of(context), forces, rtol=0, atol=1e-4 * np.abs(forces).max())
         derivatives = context.getState(parameterDerivatives=True).getEnergyParameterDerivatives()
         assert derivatives["planarity_strength"] == pytest.approx(energy, rel=1e-4)
+
+
+def test_energy_is_conserved_over_ten_picoseconds(peptide):
+    restraint = PlanarityRestraint(peptide.topology)
+    system = peptide.system(constraints=None, rigidWater=False, nonbonded_method=app.NoCutoff)
+    system.addForce(restraint.create_force(parameter_derivative=False))
+    integrator = openmm.VerletIntegrator(0.0005)
+    context = context_of(system, peptide.positions, integrator=integrator)
+    openmm.LocalEnergyMinimizer.minimize(context, 10, 300)
+    context.setVelocitiesToTemperature(300, 1)
+    integrator.step(500)
+    totals, times = [], []
+    for _ in range(200):
+        integrator.step(100)
+        state = context.getState(energy=True)
+        total = state.getKineticEnergy() + state.getPotentialEnergy()
+        totals.append(total.value_in_unit(unit.kilojoule_per_mole))
+        times.append(state.getTime().value_in_unit(unit.picosecond))
+    assert times[-1] - times[0] > 9.9
+    per_atom = np.array(totals) / (KT * len(peptide.positions))
+    drift = np.polyfit(times, per_atom, 1)[0] * 10
+    assert abs(drift) < 0.01
+    assert np.ptp(per_atom) < 0.02
+    # The planes were in motion: equipartition would give ½ σ² per degree of freedom.
+    assert 0.005 < restraint.planes.rms(positions_of(context)) < 0.04
 
 
 def test_the_stable_time_step_separates_stable_from_unstable():

@@ -18,7 +18,7 @@ from openmm_density.restraints import RamachandranRestraint
 from openmm_density.validation.geometry import ramachandran
 
 from ..small_models import shaken
-from .single_forces import context_with, energy_at
+from .single_forces import assert_forces_are_the_gradient, context_with, energy_at
 
 needs_torch_force = pytest.mark.skipif(
     backend_problem("TorchForce") is not None, reason="TorchForce does not work here"
@@ -156,6 +156,12 @@ def test_as_an_operator_it_has_the_energy_and_forces_of_the_expression(
     assert energies[1] == pytest.approx(energies[0], rel=2e-4, abs=1e-3)
     assert abs(forces[1] - forces[0]).max() < 0.02 * largest
     assert np.sqrt(((forces[1] - forces[0]) ** 2).mean()) < 0.02 * np.sqrt((forces[0] ** 2).mean())
+
+
+@needs_torch_force
+def test_forces_of_the_operator_are_its_gradient(built: Model) -> None:
+    force = RamachandranRestraint(built.topology, built.positions).create_force("TorchForce")
+    assert_forces_are_the_gradient(force, built.positions, step=5e-7)
 
 
 @needs_torch_force

@@ -108,6 +108,24 @@ def test_the_crossing_is_interpolated():
     assert curve(1, np.nan).as_dict()["correlation"] == [1, None]
 
 
+@pytest.mark.parametrize("dips", [True, False])
+@pytest.mark.parametrize(
+    ("correlations", "said", "falls"),
+    [
+        ((1, 0.9, 0.8, 0.2, 0), "0.5 at 5.71 Å", True),
+        ((1, 0.9, 0.8, 0.6, 0.6), "above 0.5 up to 4.00 Å", False),
+        ((0.2, 0.9, 0.8, 0.6, 0.6), "above 0.5 up to 4.00 Å", False),
+        ((0.9, 0.8, np.nan), "above 0.5 up to 10.00 Å", False),
+        ((0.4, 0.3, 0.1, 0.1), "nowhere above 0.5", False),
+        ((np.nan, np.nan), "nowhere above 0.5", False),
+    ],
+)
+def test_a_curve_that_does_not_fall_is_told_apart(correlations, said, falls, dips):
+    found = curve(*correlations).crossing(dips=dips)
+    assert str(found) == said and found.falls is falls and found.threshold == 0.5
+    assert found.resolution == curve(*correlations).resolution(dips=dips)
+
+
 def test_errors(fragment):
     density_map, topology, positions = fragment
     with pytest.raises(InputError, match="shapes"):

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from openmm import app
+from scipy.spatial.transform import Rotation
 
 from openmm_density.models import Model, read_model
 from openmm_density.models.chemistry.planes import find_planes
@@ -73,6 +74,18 @@ def test_a_bond_that_became_long_is_named_with_what_is_usual(junction):
     assert found.before == pytest.approx(1.6, abs=0.03) and found.after == pytest.approx(2.22)
 
 
+def test_two_oxygens_of_a_phosphate_that_fell_onto_one_another_are_a_bent_angle(junction):
+    place = places(junction)
+    oxygen, phosphorus, end = (place(name) for name in ("A DT 5 OP1", "A DT 5 P", "A G 4 O3'"))
+    positions = junction.positions.copy()
+    arm, towards = (positions[k] - positions[phosphorus] for k in (oxygen, end))
+    length = np.linalg.norm(arm)
+    moved = arm + 0.9 * towards
+    positions[oxygen] = positions[phosphorus] + moved * length / np.linalg.norm(moved)
+    found = geometry(junction).worse(positions)
+    assert ("A G 4 O3'", "A DT 5 P", "A DT 5 OP1") in [each.atoms for each in of_kind(found, "angle")]
+
+
 def test_a_bad_bond_of_a_ligand_is_named_where_it_stays_and_where_it_gets_worse(haemoglobin):
     place = places(haemoglobin)
     ends = place("A HEM 201 CGA"), place("A HEM 201 O1A")
@@ -85,6 +98,25 @@ def test_a_bad_bond_of_a_ligand_is_named_where_it_stays_and_where_it_gets_worse(
     long = LocalGeometry(haemoglobin.topology, along(haemoglobin.positions, *ends, 1.68))
     for each in (check, long):
         assert of_kind(each.worse(haemoglobin.positions), "bond") == []
+
+
+@pytest.mark.parametrize(
+    ("names", "degrees"), [(("CB", "CG", "ND1"), 85.0), (("ND1", "CE1", "NE2"), 133.0)], ids=["out", "within"]
+)
+def test_an_angle_of_histidine_that_was_bad_and_is_as_usual_is_no_finding(haemoglobin, names, degrees):
+    place = places(haemoglobin)
+    named = tuple(f"A HIS 87 {name}" for name in names)
+    end, vertex, turned = map(place, named)
+    bad = haemoglobin.positions.copy()
+    arm, out = bad[turned] - bad[vertex], bad[end] - bad[vertex]
+    axis = np.cross(arm, out) / np.linalg.norm(np.cross(arm, out))
+    angle = np.arccos(arm @ out / np.linalg.norm(arm) / np.linalg.norm(out)) - np.radians(degrees)
+    bad[turned] = bad[vertex] + Rotation.from_rotvec(angle * axis).apply(arm)
+    told = [
+        [each.atoms for each in of_kind(LocalGeometry(haemoglobin.topology, before).worse(after), "angle")]
+        for before, after in ((bad, haemoglobin.positions), (haemoglobin.positions, bad))
+    ]
+    assert named not in told[0] and named in told[1]
 
 
 def test_what_was_built_is_compared_with_what_is_usual(haemoglobin):
@@ -226,3 +258,12 @@ def test_bonds_within_a_conformer_are_those_that_it_had_and_none_joins_different
     labels[place("A LEU 2 CG")] = "B"
     mixed = geometry(haemoglobin, labels=labels).worse(along(near, place("A LEU 2 CG"), one, 4.0))
     assert not [each for each in of_kind(mixed, "bond") if "A LEU 2 CD1.A" in each.atoms]
+
+
+def test_bonds_of_a_file_that_no_topology_has_are_compared(haemoglobin):
+    place = places(haemoglobin)
+    ends = place("A LEU 2 CD1"), place("A LEU 2 CD2")
+    length = np.linalg.norm(np.subtract(*haemoglobin.positions[list(ends)]))
+    check = LocalGeometry(haemoglobin.topology, haemoglobin.positions, bonds=[ends])
+    (found,) = of_kind(check.worse(haemoglobin.positions), "bond")
+    assert found.after == pytest.approx(length)

@@ -9,6 +9,8 @@ import pytest
 from openmm_density import DensityMap, InputError
 from openmm_density.models import read_model
 from openmm_density.validation.map_checks import (
+    Finding,
+    MapChecks,
     check_map_units,
     check_map_with_model,
     check_stretching,
@@ -19,7 +21,11 @@ from ..conftest import PROJECT
 from ..fragments import fragment
 
 DATA = PROJECT / "tests" / "data"
+
+
 RESOLUTION = 4.0
+
+
 REAL = [
     ("emd3488_5ni1/emd_3488.mrc", 3.2, "emd3488_5ni1/5ni1_updated.cif"),
     ("emd5925_frag/emd5925.mrc.gz", 3.64, "emd5925_frag/5925_native.pdb"),
@@ -60,6 +66,18 @@ def test_nothing_is_said_of_real_maps(path, resolution, of):
 def test_nothing_is_said_of_a_model_that_has_yet_to_move(a_map, model):
     assert checked(a_map, model).findings == []
     assert checked(a_map, model, model.positions + np.array([1.5, -1.0, 0.8])).findings == []
+
+
+@pytest.mark.parametrize("error", [0.97, 1.03])
+def test_a_voxel_size_that_is_off_by_3_percent_is_found(a_map, model, error):
+    wrong = a_map.with_voxel_size(error)
+    centre = model.positions.mean(axis=0)
+    checks = checked(wrong, model, model.positions + centre * (error - 1))
+    assert not only(checks, "voxel_size").is_error
+    assert checks.figures["voxel_size"]["scale"] == pytest.approx(error, abs=0.005)
+    assert checks.figures["voxel_size"]["voxel_size"] == pytest.approx([1.0] * 3, abs=0.005)
+    assert checks.figures["voxel_size"]["cc_scaled"] > checks.figures["voxel_size"]["cc"]
+    assert "pass voxel_size=" in checks.doubts[0]
 
 
 def test_a_voxel_size_that_is_off_is_found_in_a_real_map():
@@ -209,6 +227,27 @@ def test_a_model_that_was_stretched_as_a_whole_names_the_voxel_size(a_map, model
     else:
         likely = re.search(r"likelier to measure ([\d.]+)", only(checks, "stretching").sentence)[1]
         assert float(likely) == pytest.approx(1 / stretched, abs=5e-3)
+
+
+def test_a_model_of_two_halves_that_part_is_no_sign_of_a_voxel_size(a_map, model):
+    """As domains do when they open: what is far becomes farther, what is near stays."""
+    middle = model.positions.mean(axis=0)
+    atoms = list(model.topology.atoms())
+    upper = {a.residue.index for a in atoms if a.name == "CA" and model.positions[a.index][0] > middle[0]}
+    parted = model.positions + [[4.0 * (a.residue.index in upper), 0.0, 0.0] for a in atoms]
+    checks = check_stretching(a_map, model.topology, model.positions, parted)
+    assert checks.findings == []
+
+    def later(fitted, scale):
+        stretching = check_stretching(a_map, model.topology, model.positions, fitted)
+        return MapChecks({"voxel_size": {"scale": scale}}) + stretching
+
+    wrong = Finding("voxel_size", "the voxel size looks wrong by 3%")
+    doubted = MapChecks({"voxel_size": {"scale": 1.03}}, [wrong])
+    assert doubted.with_later(later(parted, 1.0)) == []
+    # It stays where a model gave way by less than is told by itself, did not follow the map, or was kept as it was.
+    undecided = [later(model.positions * 1.011, 1.005), later(parted, 1.028), later(model.positions, 1.0)]
+    assert [doubted.with_later(each) for each in (MapChecks(), *undecided)] == [[wrong]] * 4
 
 
 def test_a_resolution_that_is_too_coarse_is_named_before_the_voxel_size_that_makes_up_for_it():

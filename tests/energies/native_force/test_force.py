@@ -12,6 +12,10 @@ import torch
 
 pytest.importorskip("triton")
 
+
+import gc
+from concurrent.futures import ThreadPoolExecutor
+
 from openmm_density.base.errors import DeveloperWarning
 from openmm_density.energies.forces import BackendUnavailable, backend_problem, create_force
 from openmm_density.energies.native_force import (
@@ -101,6 +105,30 @@ def test_what_goes_wrong_in_python_is_said_by_openmm():
         energy_and_forces(context_with(made(particles=np.array([7]))))
 
 
+class Failing(torch.nn.Module):
+    def __init__(self, sentence: str) -> None:
+        super().__init__()
+        self.sentence = sentence
+
+    def forward(self, positions, strength):
+        raise ValueError(self.sentence)
+
+
+def test_threads_that_fail_at_once_each_get_their_own_sentence():
+    def fail(number: int) -> set[str]:
+        context = context_with(made(Failing(f"number {number} " + "x" * 50 * number)))
+        said = set()
+        for _ in range(200):
+            with pytest.raises(openmm.OpenMMException) as error:
+                context.getState(energy=True)
+            said.add(str(error.value))
+        return said
+
+    with ThreadPoolExecutor(4) as pool:
+        for number, said in enumerate(pool.map(fail, range(4))):
+            assert said == {f"CudaGraphForce: number {number} " + "x" * 50 * number}
+
+
 INTERRUPTED = """
 import signal, time
 import openmm, torch
@@ -182,6 +210,33 @@ def test_another_process_reads_a_system_once_the_force_is_loaded(tmp_path, forke
     )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300)
     assert (run.returncode, run.stdout.strip()) == (0, "k"), run.stderr
+
+
+def test_a_computation_is_forgotten_with_its_forces():
+    gc.collect()
+    before = set(force_module._computations)
+    system = system_of(3, made())
+    copied = copy.deepcopy(system)
+    assert len(set(force_module._computations) - before) == 2
+    del system, copied
+    gc.collect()
+    assert set(force_module._computations) <= before
+
+
+@pytest.mark.parametrize("platform", ["Reference", "CPU"])
+def test_a_context_goes_on_without_the_force_that_is_removed_from_its_system(platform):
+    context = context_with(made(), platform=platform)
+    before = energy_and_forces(context)
+    kept = set(force_module._computations)
+    context.getSystem().removeForce(0)
+    gc.collect()
+    assert set(force_module._computations) == kept
+    after = energy_and_forces(context)
+    assert after[0] == before[0]
+    np.testing.assert_array_equal(after[1], before[1])
+    del context
+    gc.collect()
+    assert len(kept - set(force_module._computations)) == 1
 
 
 def test_a_module_that_torchscript_cannot_write_is_named_when_the_system_is_written():

@@ -8,19 +8,27 @@ from openmm import unit
 
 pytest.importorskip("triton")
 
+
+import gc
+
 from openmm_density import DensityFit, DensityMap
 from openmm_density.energies.forces import backend_problem
 from openmm_density.energies.measures import SIMILARITIES
 from openmm_density.energies.native_force import Computation, CudaGraphForce, exchange, make_force
+from openmm_density.energies.native_force import force as force_module
 from openmm_density.models import read_model
 from openmm_density.restraints import PlanarityRestraint
 
 from ...fragments import fragment, write_fragment
 from ..contexts import energy_of, forces_of, system_of
-from ..test_forces import Spring
+from ..test_forces import PeriodicSpring, Spring
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
 PRECISIONS = ("single", "mixed", "double")
+
+
 on_cuda = pytest.mark.skipif(
     backend_problem("CudaGraphForce") is not None,
     reason=f"CudaGraphForce: {backend_problem('CudaGraphForce')}",
@@ -109,6 +117,22 @@ def test_energy_and_forces_are_the_modules(precision, particles):
 
 
 @on_cuda
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_the_box_reaches_the_module_when_it_changes(precision):
+    positions = some_positions(10)
+    force = make_force(Computation(PeriodicSpring(), None, True), "k", 2.5)
+    bonded = openmm.HarmonicBondForce()
+    bonded.setUsesPeriodicBoundaryConditions(True)
+    box = np.array([[3.0, 0, 0], [0.5, 3.1, 0], [-0.4, 0.6, 3.2]])
+    context = context_on_cuda(system_of(10, force, bonded, box=box), positions, precision)
+    for scale in (1.0, 1.1):
+        context.setPeriodicBoxVectors(*(scale * box))
+        away = positions - scale * box.sum(axis=0)
+        assert energy_of(context) == pytest.approx(2.5 * (away**2).sum(), rel=1e-6)
+        np.testing.assert_allclose(forces_of(context), -5 * away, rtol=1e-5)
+
+
+@on_cuda
 def test_several_forces_act_together_and_in_any_combination():
     positions = np.stack(np.meshgrid(*[0.3 * np.arange(9.0)] * 3), axis=-1).reshape(-1, 3)
     n = len(positions)
@@ -137,6 +161,25 @@ def test_several_forces_act_together_and_in_any_combination():
         )
         energies = [energy_of(context, groups={group}) for group in groups]
         assert energy_of(context, groups=groups) == pytest.approx(sum(energies), rel=1e-6)
+
+
+@on_cuda
+def test_forces_that_do_not_add_atomically_are_not_disturbed():
+    n = 5000
+    positions = some_positions(n)
+    moved = openmm.RMSDForce(positions[::-1], list(range(n)))
+    pull = openmm.CustomCVForce("1e4*rmsd")
+    pull.addCollectiveVariable("rmsd", moved)
+    pull.setForceGroup(3)
+    system = system_of(n, pull)
+    for group, name in ((1, "a"), (2, "b")):
+        force = make_force(Computation(Spring(), None, False), name, 20.0 * group)
+        force.setForceGroup(group)
+        system.addForce(force)
+    context = context_on_cuda(system, positions)
+    expected = forces_of(context, groups={3}) - 120.0 * positions
+    for _ in range(20):
+        np.testing.assert_allclose(forces_of(context), expected, rtol=1e-5, atol=1e-4)
 
 
 @on_cuda
@@ -173,6 +216,38 @@ def test_steps_beside_openmms_own_kernels_are_the_same_bits_each_time():
 
 
 @on_cuda
+def test_two_contexts_of_one_system_do_not_disturb_each_other():
+    system = system_of(50, make_force(Computation(Spring(), None, False), "k", 2.5))
+    first, second = some_positions(50), some_positions(50)[::-1].copy()
+    contexts = [context_on_cuda(system, first), context_on_cuda(system, second)]
+    contexts[1].setParameter("k", 4.0)
+    for _ in range(3):
+        np.testing.assert_allclose(forces_of(contexts[0]), -5 * first, rtol=1e-6)
+        np.testing.assert_allclose(forces_of(contexts[1]), -8 * second, rtol=1e-6)
+    contexts.pop(0)
+    gc.collect()
+    np.testing.assert_allclose(forces_of(contexts[0]), -8 * second, rtol=1e-6)
+
+
+@on_cuda
+def test_a_context_takes_its_recording_along():
+    gc.collect()
+    before = set(force_module._recordings)
+    context = context_on_cuda(
+        system_of(5, make_force(Computation(Spring(), None, False), "k", 2.5)), some_positions(5)
+    )
+    energy_of(context)
+    assert len(set(force_module._recordings) - before) == 1
+    context.reinitialize()
+    context.setPositions(some_positions(5))
+    energy_of(context)
+    assert len(set(force_module._recordings) - before) == 1
+    del context
+    gc.collect()
+    assert set(force_module._recordings) <= before
+
+
+@on_cuda
 def test_the_minimiser_goes_to_the_cpu_where_forces_are_too_large():
     # Beyond what OpenMM's integers hold, and beside a bond that is not.
     force = make_force(Computation(Spring(), None, False), "k", 1e9)
@@ -181,6 +256,48 @@ def test_the_minimiser_goes_to_the_cpu_where_forces_are_too_large():
     openmm.LocalEnergyMinimizer.minimize(context, maxIterations=200)
     assert np.isfinite(energy_of(context))
     assert energy_of(context) < 1e9 * (50.0**2 + 60.0**2) * 1e-3
+
+
+@on_cuda
+def test_parameters_that_change_at_every_evaluation_arrive():
+    positions = some_positions(3)
+    context = context_on_cuda(
+        system_of(3, make_force(Computation(Spring(), None, False), "k", 2.5)), positions
+    )
+    # More often than they have room.
+    for strength in np.linspace(-3, 3, 200):
+        context.setParameter("k", strength)
+        np.testing.assert_allclose(forces_of(context), -2 * strength * positions, rtol=1e-5, atol=1e-6)
+
+
+class InParallel(torch.nn.Module):
+    """E = Σ k_i Σ x² over quarters of the particles, each in a stream of its own."""
+
+    def forward(self, positions: torch.Tensor, strengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        present = torch.cuda.current_stream()
+        energies, forces = [], []
+        for i, quarter in enumerate(positions.chunk(4)):
+            stream = torch.cuda.Stream()
+            stream.wait_stream(present)
+            with torch.cuda.stream(stream):
+                energies.append(strengths[i] * (quarter.to(torch.float64) ** 2).sum())
+                forces.append(-2 * strengths[i].to(positions) * quarter)
+            present.wait_stream(stream)
+        return torch.stack(energies).sum(), torch.cat(forces)
+
+
+@on_cuda
+def test_parallel_branches_and_several_strengths():
+    positions = some_positions(4000)
+    names = [f"k_{i}" for i in range(4)]
+    force = make_force(Computation(InParallel(), None, False, 4), names, [1.0, 2.0, 3.0, 4.0])
+    context = context_on_cuda(system_of(4000, force), positions)
+    for strengths in ([1.0, 2.0, 3.0, 4.0], [0.0, 5.0, 2.0, 1.0]):
+        for name, strength in zip(names, strengths):
+            context.setParameter(name, strength)
+        k = np.repeat(strengths, 1000)[:, None]
+        assert energy_of(context) == pytest.approx((k * positions**2).sum(), rel=1e-5)
+        np.testing.assert_allclose(forces_of(context), -2 * k * positions, rtol=1e-5, atol=1e-6)
 
 
 class Raising(torch.nn.Module):
@@ -312,6 +429,106 @@ def test_derivatives_are_the_slopes_of_the_energy_in_water(tmp_path, method):
                 assert found[name] == pytest.approx((energies[1] - energies[0]) / k, rel=1e-4)
 
 
+@on_cuda
+def test_an_integrator_takes_derivatives_in_its_steps():
+    n = 50
+    positions = some_positions(n)
+    system = system_of(n, make_force(Computation(Spring(), None, False), "k", 2.5, True))
+    integrator = openmm.CustomIntegrator(0.001)
+    integrator.addGlobalVariable("slope", 0.0)
+    integrator.addComputeGlobal("slope", "deriv(energy, k)")
+    integrator.addComputePerDof("v", "v+dt*f/m")
+    integrator.addComputePerDof("x", "x+dt*v")
+    context = context_on_cuda(system, positions, integrator=integrator)
+    for _ in range(3):
+        at = context.getState(positions=True).getPositions(asNumpy=True)._value
+        integrator.step(1)
+        assert integrator.getGlobalVariableByName("slope") == pytest.approx((at**2).sum(), rel=1e-4)
+
+
+@on_cuda
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_derivatives_of_forces_that_share_a_parameter_add_up(precision):
+    positions = some_positions(300)
+    system = system_of(300)
+    groups = [range(i, 300, 5) for i in range(5)]
+    for particles in groups:
+        system.addForce(make_force(Computation(Spring(), np.array(particles), False), "k", 2.5, True))
+    one, other = (context_on_cuda(system, scale * positions, precision) for scale in (1.0, 2.0))
+    for _ in range(3):
+        for context, scale in ((one, 1.0), (other, 2.0)):
+            for wanted in ({}, {"energy": True}, {"forces": True}):
+                state = context.getState(parameterDerivatives=True, **wanted)
+                assert state.getEnergyParameterDerivatives()["k"] == pytest.approx(
+                    scale**2 * (positions**2).sum(), rel=1e-5
+                )
+            context.getIntegrator().step(0)
+
+
+class Copying(torch.nn.Module):
+    """Four times the sum of x², by way of copies and of memory that is filled."""
+
+    def forward(self, positions, k):
+        rows = positions.clone()
+        columns = torch.zeros(positions.shape[0], 8, device=positions.device)
+        columns[:, 1:4] = positions
+        filled = torch.zeros_like(positions)
+        filled.copy_(rows)
+        odd = torch.ones(7, dtype=torch.uint8, device=positions.device).clone()[1:].clone()
+        twice = (rows**2).sum() + (columns**2).sum() + (filled * positions).sum()
+        return k * (twice + (positions**2).sum() * (odd.sum() - 5))
+
+
+@on_cuda
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("n", [1, 5, 1000])
+def test_a_module_that_copies_and_fills_memory(precision, n):
+    for scale in (1.0, 3.0):
+        positions = scale * some_positions(n)
+        force = CudaGraphForce(Copying(), {"k": 2.0}, parameter_derivatives=["k"])
+        context = context_on_cuda(system_of(n, force), positions, precision)
+        for _ in range(2):
+            state = context.getState(energy=True, parameterDerivatives=True)
+            squares = 4 * (positions**2).sum()
+            assert state.getEnergyParameterDerivatives()["k"] == pytest.approx(squares, rel=1e-5)
+            assert energy_of(context) == pytest.approx(2 * squares, rel=1e-5)
+            np.testing.assert_allclose(forces_of(context), -16 * positions, rtol=1e-4, atol=1e-4)
+
+
+@on_cuda
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_derivatives_are_added_beside_those_of_other_forces(precision):
+    positions = some_positions(500)
+    squares = (positions**2).sum()
+    system = system_of(500)
+    bonds = openmm.CustomBondForce("k*r+q*r^2")
+    for name, value in (("k", 2.5), ("q", 1.0)):
+        bonds.addGlobalParameter(name, value)
+        bonds.addEnergyParameterDerivative(name)
+    for i in range(1, 500):
+        bonds.addBond(i - 1, i)
+    bonds.setForceGroup(1)
+    system.addForce(bonds)
+    for name, asked in (("k", True), ("other", True), ("third", False)):
+        system.addForce(make_force(Computation(Spring(), None, False), name, 2.5, asked))
+    context = context_on_cuda(system, positions, precision)
+    lengths = np.linalg.norm(np.diff(positions, axis=0), axis=1)
+    expected = {"k": squares + lengths.sum(), "other": squares, "q": (lengths**2).sum()}
+    for strength in (2.5, 0.0, 7.0):
+        context.setParameter("k", strength)
+        for _ in range(3):
+            for wanted in ({}, {"energy": True}, {"forces": True}):
+                state = context.getState(parameterDerivatives=True, **wanted)
+                found = dict(state.getEnergyParameterDerivatives())
+                assert not found.get("third", 0.0)
+                for name, value in expected.items():
+                    assert found[name] == pytest.approx(value, rel=1e-5)
+            np.testing.assert_allclose(
+                forces_of(context, groups={0}), -2 * (strength + 5.0) * positions, rtol=1e-5, atol=1e-5
+            )
+            context.getState(forces=True)
+
+
 class Network(torch.nn.Module):
     """A small network on all distances: what a user may bring."""
 
@@ -385,6 +602,19 @@ def test_a_module_that_cannot_be_recorded_is_told_so_and_harms_nothing(module):
     other = make_force(Computation(Spring(), None, False), "k", 2.5)
     context = context_on_cuda(system_of(5, other), some_positions(5))
     np.testing.assert_allclose(forces_of(context), -5 * some_positions(5), rtol=1e-6)
+
+
+@on_cuda
+def test_a_network_in_a_simulation_keeps_the_energy():
+    n = 30
+    force = CudaGraphForce(Network(32), {"scale": 20.0, "shift": 0.0})
+    context = context_on_cuda(system_of(n, force), some_positions(n))
+    totals = []
+    for _ in range(5):
+        context.getIntegrator().step(200)
+        state = context.getState(energy=True)
+        totals.append((state.getPotentialEnergy() + state.getKineticEnergy())._value)
+    assert max(totals) - min(totals) < 0.02 * (abs(totals[0]) + 1)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

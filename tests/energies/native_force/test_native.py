@@ -1,6 +1,7 @@
 """Energies of this package by C++ on CPUs: the bits of their modules, no Python in a step, files, Contexts and threads."""
 
 import base64
+import copy
 import json
 import re
 import subprocess
@@ -15,6 +16,7 @@ from scipy.spatial.transform import Rotation
 
 from openmm_density import DensityFit, DensityMap, PlanarityRestraint, SymmetryOperators
 from openmm_density.energies import forces
+from openmm_density.energies.copies import SideBySide
 from openmm_density.energies.forces import BackendUnavailable, backend_problem, create_force
 from openmm_density.energies.measures import SIMILARITIES
 from openmm_density.energies.modules import ProbeEnergy
@@ -32,10 +34,16 @@ from ..test_forces import PLATFORMS, Spring
 on_cpus = pytest.mark.parametrize(
     "platform", ["Reference", "CPU", pytest.param("OpenCL", marks=pytest.mark.opencl)]
 )
+
+
 needs_force = pytest.mark.skipif(
     backend_problem("NativeForce") is not None, reason=f"NativeForce: {backend_problem('NativeForce')}"
 )
+
+
 pytestmark = needs_force
+
+
 BOX = np.array([[6.0, 0, 0], [0.5, 6.2, 0], [-0.4, 0.6, 6.4]])
 
 
@@ -174,6 +182,33 @@ def test_torsion_maps_have_the_bits_of_their_module(model, platform):
     assert_bits_of_module(context, restraint.create_module(), 2.5, "ramachandran_strength", False, platform)
 
 
+@on_cpus
+def test_models_side_by_side_have_a_strength_each(model, platform):
+    n = len(model.positions)
+    energies = [model.fit(similarity=name).create_module() for name in SIMILARITIES[:3]]
+    force = make_force(
+        Computation(SideBySide(energies), None, False, 3),
+        ["a", "b", "c"],
+        [1.0, 2.0, 3.0],
+        [True, False, True],
+    )
+    assert force.isEvaluatedNatively()
+    context = context_of(system_of(3 * n, force), np.concatenate([model.moved] * 3), platform)
+    k = torch.tensor([1.0, 20.0, -3.0], dtype=torch.float64)
+    for name, value in zip("abc", k.tolist()):
+        context.setParameter(name, value)
+    found = [
+        energy(torch.from_numpy(model.moved), each.requires_grad_())
+        for energy, each in zip(energies, k.clone().unbind())
+    ]
+    assert energy_of(context) == pytest.approx(sum(e.item() for e, _ in found), rel=1e-5)
+    expected = np.concatenate([forces.numpy() for _, forces in found])
+    np.testing.assert_allclose(forces_of(context), expected, rtol=0, atol=1e-5 * abs(expected).max())
+    slopes = context.getState(parameterDerivatives=True).getEnergyParameterDerivatives()
+    for i, name in ((0, "a"), (2, "c")):
+        assert slopes[name] == pytest.approx((found[i][0] / k[i]).item(), rel=1e-5)
+
+
 @pytest.mark.skipif(backend_problem("TorchForce") is not None, reason="TorchForce does not work")
 @on_cpus
 def test_it_pulls_as_torch_force_does(model, platform):
@@ -257,6 +292,21 @@ def test_another_process_reads_a_system_with_the_same_bits(model, tmp_path, fork
     np.testing.assert_array_equal(found["forces"], forces_of(context))
     assert found["energy"] == energy_of(context)
     assert found["slope"] > 0
+
+
+def test_a_copied_system_keeps_name_group_and_parameters(model):
+    fit = model.fit(force_group=5, parameter_name="pull")
+    force = fit.create_force("NativeForce", parameter_derivative=True)
+    system = model.system(force)
+    for found in (copy.deepcopy(system), openmm.XmlSerializer.clone(system)):
+        read = found.getForce(0)
+        assert NativeForce.isinstance(read)
+        read = NativeForce.cast(read)
+        assert (type(read).__name__, read.getName(), read.getForceGroup()) == ("NativeForce", "DensityFit", 5)
+        assert read.getGlobalParameterName(0) == read.getEnergyParameterDerivativeName(0) == "pull"
+        assert read.isEvaluatedNatively()
+        with pytest.raises(IndexError, match="1 parameters, and none of number 1"):
+            read.getGlobalParameterName(1)
 
 
 def test_contexts_and_threads_do_not_disturb_each_other(model):

@@ -13,11 +13,13 @@ from openmm_density.energies.native_force import forms, make_force
 from openmm_density.energies.native_force.computation import Computation, as_text
 
 from ..contexts import context_of, energy_of, forces_of, system_of
-from ..test_painn import N_ATOMS, network_of, places_of
+from ..test_painn import N_ATOMS, assert_agree, by_autograd, network_of, places_of
 
 pytestmark = pytest.mark.skipif(
     backend_problem("NativeForce") is not None, reason=f"NativeForce: {backend_problem('NativeForce')}"
 )
+
+
 on_cpus = pytest.mark.parametrize(
     "platform", ["Reference", "CPU", pytest.param("OpenCL", marks=pytest.mark.opencl)]
 )
@@ -46,6 +48,26 @@ def test_it_has_the_bits_of_its_module(platform, members, of_some):
         assert energy_of(context) == pytest.approx(float(energy), rel=tolerance, abs=0)
     slopes = context.getState(parameterDerivatives=True).getEnergyParameterDerivatives()
     assert slopes["painn_strength"] == pytest.approx(float(painn(given)[0]), rel=tolerance, abs=0)
+
+
+@pytest.mark.parametrize("features", [64, 128])
+def test_it_is_the_network_of_every_width(features):
+    network, positions = network_of(features), places_of()
+    force = PaiNN(network).create_force(backend="NativeForce")
+    context = context_of(system_of(N_ATOMS, force), 10 * positions.numpy(), "CPU")
+    assert_agree((energy_of(context), torch.from_numpy(forces_of(context))), by_autograd(network, positions))
+
+
+@pytest.mark.parametrize("distance", [0.0, 0.4999, 0.5, 0.6, float("nan")])
+def test_two_atoms_in_one_place_at_the_cutoff_and_nowhere(distance):
+    painn = PaiNN(network_of(32, 3))
+    positions = torch.zeros(3, 3, dtype=torch.float64)
+    positions[1, 0], positions[2, 1] = distance, 3.0
+    force = painn.create_force(backend="NativeForce")
+    context = context_of(system_of(3, force), 10 * positions.numpy(), "Reference")
+    energy, forces = painn(positions)
+    assert energy_of(context) == float(energy)
+    np.testing.assert_array_equal(forces_of(context), forces)
 
 
 def test_no_step_runs_python(monkeypatch):

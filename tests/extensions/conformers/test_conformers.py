@@ -9,6 +9,7 @@ import gemmi
 import numpy as np
 import pytest
 
+from openmm_density.extensions.conformers import FittedConformers
 from openmm_density.extensions.conformers.copies import conformer_copies
 from openmm_density.extensions.conformers.last_stage import (
     fitted_conformers,
@@ -161,3 +162,47 @@ def test_conformers_of_another_residue_are_left_and_named(two_conformers, tmp_pa
     assert [group.name for group in copies.groups] == ["A PHE 19", "A GLU 22"]
     (sentence,) = copies.left
     assert sentence.startswith("An alternate conformer that is another residue than the fitted one follows")
+
+
+def test_a_hydrogen_without_a_label_beside_conformers_refuses_none(two_conformers, tmp_path):
+    prepared = two_conformers.result.prepared
+    structure = gemmi.read_structure(str(two_conformers.folder / "truth.pdb"))
+    for atom in prepared.topology.atoms():
+        if atom.residue.id in ("13", "19") and atom.name in ("HB2", "HB3"):
+            made = gemmi.Atom()
+            made.name, made.element = atom.name, gemmi.Element("H")
+            made.pos = gemmi.Position(*two_conformers.result.final[atom.index])
+            residue = next(each for each in structure[0][0] if str(each.seqid.num) == atom.residue.id)
+            residue.add_atom(made)
+    path = tmp_path / "hydrogens.pdb"
+    structure.write_pdb(str(path))
+    prepared = prepare(read_model(path))
+    copies = conformer_copies(prepared)
+    assert [group.name for group in copies.groups] == ["A LYS 13", "A PHE 19"] and not copies.left
+    assert all(shares == pytest.approx(SHARES) for shares in copies.shares)
+    found = FittedConformers(copies, np.zeros((copies.n_atoms + len(copies), 3)))
+    occupancies = input_occupancies(SimpleNamespace(prepared=prepared, conformers=found, occupancies=None))
+    records = prepared.model.records
+    whole = [value for value, record in zip(occupancies, records) if record.name in ("HB2", "HB3")]
+    assert whole == [1.0] * 4
+    assert {round(value, 2) for value, record in zip(occupancies, records) if record.altloc} == {0.6}
+
+
+def test_conformers_of_chains_of_one_name_and_of_no_atom_in_common(two_conformers, tmp_path):
+    structure = gemmi.read_structure(str(two_conformers.folder / "truth.pdb"))
+    copy = structure[0][0].clone()
+    for atom in (atom for residue in copy for atom in residue):
+        atom.pos += gemmi.Position(60, 0, 0)
+    (phenylalanine,) = (residue for residue in structure[0][0] if residue.seqid.num == 19)
+    for atom in phenylalanine:
+        if atom.altloc == "B" and atom.name != "CG":
+            atom.altloc = "C"
+    structure[0].add_chain(copy)
+    structure.write_pdb(str(tmp_path / "two.pdb"))
+    copies = conformer_copies(prepare(read_model(tmp_path / "two.pdb")))
+    names = [group.name for group in copies.groups]
+    assert [name.split(" (")[0] for name in names] == ["A LYS 13", "A LYS 13", "A PHE 19"]
+    assert len(set(names)) == 3
+    assert np.isfinite(copies.occupancies()).all()
+    (sentence,) = copies.left
+    assert "no atom in common" in sentence and sentence.endswith("A PHE 19.")

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import gemmi
 import numpy as np
@@ -15,6 +16,7 @@ from openmm_density.extensions.crystal_fit.cycles import Listener, run_cycle
 from openmm_density.extensions.crystal_fit.result import (
     best_cycle,
     crystal_doubts,
+    handedness_doubts,
     is_over,
 )
 from openmm_density.extensions.crystals import phased_file
@@ -43,6 +45,12 @@ def test_a_start_that_stays_the_best_and_a_wide_gap_are_doubts():
     # Of a folder whose first cycle was fitted when no start was ever kept.
     doubts = crystal_doubts(worse, worse[1])
     assert len(doubts) == 3 and "keep the model as it was" in doubts[0]
+
+
+def test_centres_of_the_wrong_hand_are_a_doubt():
+    assert handedness_doubts({"geometry_final": {"wrong_centres": []}}) == []
+    (doubt,) = handedness_doubts({"geometry_final": {"wrong_centres": ["A ILE 4 CB"]}})
+    assert "A ILE 4 CB" in doubt
 
 
 OPTIONS = {
@@ -367,6 +375,14 @@ def test_a_map_and_a_file_that_is_not_there_are_told_from_amplitudes(folder, tmp
         error = capsys.readouterr().err
         assert said in error and error.count("\n") == 1
     assert not (tmp_path / "run").exists()
+
+
+def test_flags_that_are_made_are_kept_for_all_cycles(folder, tmp_path):
+    fit = CrystalFit(
+        folder / "start.pdb", folder / "no_flags.mtz", tmp_path / "run", make_free_flags=True, seed=4
+    )
+    assert np.array_equal(fit.reflections.free, replace(fit.settings).reflections().free)
+    assert fit.reflections.free.mean() == pytest.approx(0.05, abs=0.01)
 
 
 def test_data_without_a_free_reflection_up_to_the_resolution_are_refused(folder, tmp_path):

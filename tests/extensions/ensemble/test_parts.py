@@ -10,6 +10,8 @@ import pytest
 from openmm_density import DensityMap
 from openmm_density.base.errors import InputError
 from openmm_density.extensions.ensemble.free_data import FreeData, WeightedModels, compare_ensembles
+from openmm_density.extensions.ensemble.replica_run import ReplicaState
+from openmm_density.extensions.ensemble.saved_search import SearchState, load_search, save_search
 from openmm_density.extensions.ensemble.starts import soft_modes
 from openmm_density.extensions.ensemble.states import conformations, fluctuations, trace_of
 from openmm_density.extensions.ensemble.verdict import Verdict
@@ -72,6 +74,30 @@ def test_the_finest_shells_are_free_without_half_maps(density_map):
     assert data.band == pytest.approx((1 / 6, 1 / 5)) and data.noise is None
     with pytest.raises(InputError, match="half_maps must be two"):
         FreeData.of(density_map, [density_map], RESOLUTION)
+
+
+def test_a_search_is_saved_and_a_damaged_state_is_not_taken_for_a_whole_one(tmp_path):
+    rng = np.random.default_rng(0)
+    replicas = ReplicaState(
+        rng.normal(size=(2, 5, 3)), rng.normal(size=(2, 5, 3)), np.array([0.4, 0.6]), 3, 20, 7, 1, [{"a": 1}]
+    )
+    assert load_search(tmp_path, 5) is None
+    save_search(tmp_path, SearchState(0, replicas))
+    save_search(tmp_path, SearchState().after_leg(replicas))
+    again = load_search(tmp_path, 5)
+    assert again.leg == 1 and again.running is None
+    assert np.array_equal(again.ended[0].positions, replicas.positions)
+    assert (again.ended[0].stage_step, again.ended[0].caution, again.ended[0].rows) == (20, 1, [{"a": 1}])
+    # The newest damaged, the one before is read; both damaged, that is said.
+    (tmp_path / "ensemble.npz").write_bytes(b"PK damaged")
+    assert load_search(tmp_path, 5).running.block == 7
+    (tmp_path / "ensemble.previous.npz").write_bytes(b"")
+    with pytest.raises(InputError, match="cannot be resumed, because"):
+        load_search(tmp_path, 5)
+    save_search(tmp_path, SearchState(0, replicas))
+    (tmp_path / "ensemble.previous.npz").unlink()
+    with pytest.raises(InputError, match="has the shape"):
+        load_search(tmp_path, 6)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from openmm_density import DensityMap
 from openmm_density.base.errors import InputError
 from openmm_density.extensions.ensemble import EnsembleSearch
-from openmm_density.extensions.ensemble.replica_run import ReplicaRun
+from openmm_density.extensions.ensemble.replica_run import BlownUp, ReplicaRun
 from openmm_density.extensions.ensemble.replica_systems import Copies, ReplicaSystems
 from openmm_density.extensions.ensemble.search import check_replicas
 from openmm_density.fitting import FlexibleFit, RunFolder
@@ -20,6 +20,8 @@ from ...fitting.left_behind import kept_at
 from ...fragments import RESOLUTION, fragment
 
 RESIDUES = 8
+
+
 PROTOCOL = Protocol(
     (Stage("draw", 20, (0.1, 1.0), (10.0, 300.0)), Stage("anneal", 20, temperature=(300.0, 10.0))),
     strength=30.0,
@@ -107,6 +109,23 @@ def test_replicas_part_to_both_places_of_a_mixture(fitted, maps):
     along = (state.models - result.final)[:, alpha, 0].mean(axis=1)
     assert abs(along[0]) < 1.2 and abs(along[1] - 6) < 1.2
     assert state.weights == pytest.approx([0.5, 0.5], abs=0.1)
+
+
+def test_a_block_that_blows_up_is_repeated_with_smaller_steps(fitted, monkeypatch):
+    fit, result = fitted
+    search = EnsembleSearch(fit, result, 2, steps=20)
+    block, steps = ReplicaRun._block, []
+
+    def once(self, state, stage, stop):
+        steps.append(state.caution)
+        if len(steps) == 1:
+            raise BlownUp("it blew up")
+        return block(self, state, stage, stop)
+
+    monkeypatch.setattr(ReplicaRun, "_block", once)
+    leg = search._leg_named("one model")
+    states = list(leg.run.run(leg.begin(None), Never, lambda *_: None))
+    assert steps[:2] == [0, 1] and states[-1].caution == 1
 
 
 def test_what_cannot_be_is_refused(fitted, maps):

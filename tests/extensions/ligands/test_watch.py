@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import openmm
 import pytest
 
+from openmm_density.base.errors import InputError
 from openmm_density.extensions.distillation import LigandEnergy
-from openmm_density.fitting.ligand_watch import HELD_STEPS, LigandWatch
+from openmm_density.fitting.ligand_watch import HELD_STEPS, LigandWatch, check_same_potentials
 from openmm_density.models import prepare
 
 
@@ -109,3 +112,14 @@ def test_the_last_look_holds_nothing(watched):
 def test_models_without_such_ligands_are_not_looked_at():
     watch = LigandWatch([], np.zeros(0))
     assert watch.begun(np.zeros((0, 3))) == [] and watch.looked_at(None, [], 0) == []
+
+
+def test_a_fit_does_not_go_on_with_another_potential(watched, tmp_path):
+    watch, _, positions = watched
+    states = watch.begun(positions)
+    check_same_potentials(states, watch.placed, tmp_path)
+    others = [replace(each, potential=replace(each.potential, sha256="other")) for each in watch.placed]
+    with pytest.raises(InputError, match="another potential of A ACM 501"):
+        check_same_potentials(states, others, tmp_path)
+    with pytest.raises(InputError, match="2 ligands that have a potential, not 1"):
+        check_same_potentials(states, watch.placed[:1], tmp_path)

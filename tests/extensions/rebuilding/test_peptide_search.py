@@ -12,6 +12,8 @@ from openmm_density.models import Model
 from .searched import Going, rebuilding_of, turned_over
 
 RESIDUES = 24
+
+
 # Between LYS 13 and GLY 14, of a loop.
 FLIPPED = 12
 
@@ -60,3 +62,15 @@ def test_peptides_before_proline_and_cis_ones_stay(positions: np.ndarray, rebuil
     from_bond = cis[peptide.alphas[1]] - cis[n]
     cis[peptide.alphas[1]] = cis[n] + 2 * (from_bond @ axis) * axis - from_bond
     assert {*numbers} - {*search._shown(cis, slopes, np.inf)} == {5}
+
+
+def test_what_is_not_fitted_is_not_flipped(positions: np.ndarray, rebuilding: Rebuilding) -> None:
+    density = rebuilding._density
+    weights = density.weights.copy()
+    weights[rebuilding._molecule.residue_of < 10] = 0.0
+    blind = type(density)(density.target, weights, density.sigma, density.strength)
+    search = PeptideSearch(rebuilding._molecule, blind, rebuilding._registers)
+    assert min(each.residue for each in search.peptides) == 10
+    # Without any density there is nothing to look for.
+    none = type(density)(density.target, np.zeros_like(weights), density.sigma, density.strength)
+    assert PeptideSearch(rebuilding._molecule, none, rebuilding._registers).candidates(positions) == []

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from openmm import app
 
 from openmm_density import DensityMap
 from openmm_density.extensions.rebuilding.molecule import Molecule
@@ -88,3 +89,35 @@ def test_a_stretch_out_of_register_is_doubtful(native: Model, search: RegisterSe
     # Residues 105 to 113 touch what was shifted, and fall by as much as is doubted.
     core = np.arange(116, 136)
     assert not any(np.isin(core, stretch.region).any() for stretches in found for stretch in stretches)
+
+
+def test_stretches_stay_within_their_chains(small_data: Path) -> None:
+    tetramer = read_model(small_data / "emd3488_5ni1/5me2.pdb")
+    search = RegisterSearch(tetramer.topology)
+    residues = list(tetramer.topology.residues())
+    assert [len(chain) for chain in search.chains] == [110, 110, 110, 110]
+    for chain in search.chains:
+        assert len({residues[i].chain.index for i in chain}) == 1
+    falls = np.random.default_rng(2).uniform(-0.3, 0.3, len(residues))
+    falls[::17] = np.nan
+    found = search.candidates(falls)
+    assert found and all(found) and max(map(len, found)) > 1
+    for stretch in (stretch for stretches in found for stretch in stretches):
+        assert 1 <= stretch.last - stretch.first + 1 <= 40
+        assert {residues[i].chain.index for i in stretch.region} == {residues[stretch.chain[0]].chain.index}
+
+
+def test_gaps_end_chains_and_models_without_protein_have_none(small_data: Path) -> None:
+    broken = read_model(small_data / "emd21457_ntd/6vyb_Ndom.pdb")
+    search = RegisterSearch(broken.topology)
+    for chain in search.chains:
+        carbons = [
+            atom.index
+            for residue in broken.topology.residues()
+            if residue.index in set(chain.tolist())
+            for atom in residue.atoms()
+            if atom.name == "CA"
+        ]
+        assert np.linalg.norm(np.diff(broken.positions[carbons], axis=0), axis=1).max(initial=0) < 4.5
+    empty = RegisterSearch(app.Topology())
+    assert empty.chains == [] and empty.candidates(np.zeros(0)) == []

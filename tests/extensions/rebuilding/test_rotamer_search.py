@@ -19,7 +19,14 @@ from ...fragments import fragment
 from ...restraints.single_forces import turned_about
 
 RESOLUTION = 3.0
+
+
 STRENGTH = 60.0
+
+
+@pytest.fixture(scope="module")
+def native(small_data: Path) -> Model:
+    return read_model(small_data / "emd5925_frag/5925_native.pdb")
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +128,17 @@ def test_only_torsions_of_side_chains_change(native: Model, search: RotamerSearc
         i, j = (atom.index for atom in bond)
         length = np.linalg.norm(improved[i] - improved[j])
         assert length == pytest.approx(np.linalg.norm(positions[i] - positions[j]), abs=1e-6)
+
+
+def test_what_is_not_fitted_stays(native: Model, density: DensityFit) -> None:
+    positions, wrong = misplaced(native, [9, 56])
+    first, second = wrong
+    others = np.setdiff1d(density.atoms, wrong[first][:1])
+    partial = DensityFit(
+        density.target, native.topology, RESOLUTION, atoms=others, weights="number", positions=positions
+    )
+    _, turned = search_in(native, partial).improved(positions, np.array([first, second]))
+    assert second in turned and first not in turned
 
 
 def test_ligands_of_metals_stay(small_data: Path) -> None:

@@ -10,8 +10,10 @@ from scipy.spatial import cKDTree
 from openmm_density import DensityFit, DensityMap, SymmetryOperators
 from openmm_density.extensions.rebuilding.bonded_terms import BondedTerms
 from openmm_density.extensions.rebuilding.density_model import DensityModel
+from openmm_density.extensions.rebuilding.local_system import LocalSystem
 from openmm_density.extensions.rebuilding.molecule import Molecule
 from openmm_density.extensions.rebuilding.rebuilding import Rebuilding
+from openmm_density.extensions.rebuilding.rotamer_search import RotamerSearch
 from openmm_density.extensions.rebuilding.surrounding_mates import REACH, SurroundingMates
 from openmm_density.models import Model, prepare
 from openmm_density.models.assembly import copied_topology
@@ -22,10 +24,18 @@ from ...fragments import fragment
 from .searched import RESOLUTION, Going
 
 QUARTER = np.array([[0.0, -1, 0], [1, 0, 0], [0, 0, 1]])
+
+
 RING = SymmetryOperators.from_matrices(
     [np.linalg.matrix_power(QUARTER, k) for k in range(4)], np.zeros((4, 3))
 )
+
+
 STRENGTH = 60.0
+
+
+# Its side chain touches a mate, see `ring`.
+LYSINE = 22
 
 
 @pytest.fixture(scope="module")
@@ -139,6 +149,28 @@ def test_density_is_that_of_all_copies(ring: Model) -> None:
     assert abs(alone.similarity(moved) - unit.similarity(around)) > 0.05
 
 
+def test_a_side_chain_without_density_does_not_take_that_of_a_mate(ring: Model) -> None:
+    residue = list(ring.topology.residues())[LYSINE]
+    backbone = ("N", "CA", "C", "O", "CB")
+    side = np.array([atom.index for atom in residue.atoms() if atom.name not in backbone])
+    assert residue.name == "LYS" and distances(ring, ring.positions[side]).min() < 4.5
+    target = of_all(ring, np.setdiff1d(np.arange(len(ring.positions)), side))
+    nearest = {}
+    for operators in (RING, None):
+        options = {} if operators is None else {"operators": operators}
+        fit = DensityFit(target, ring.topology, RESOLUTION, positions=ring.positions, **options)
+        mates = None if operators is None else SurroundingMates(ring.topology, ring.positions, operators)
+        molecule = Molecule(ring.topology if mates is None else mates.topology)
+        density = DensityModel.of_fit(fit, molecule, STRENGTH * fit.n_fitted_atoms, mates)
+        positions = ring.positions if mates is None else mates.around(ring.positions)
+        search = RotamerSearch(molecule, density)
+        assert {each.residue for each in search.free_side_chains(positions)} < set(range(24))
+        found, _ = search.improved(positions, np.array([LYSINE]))
+        nearest[operators is None] = distances(ring, found[side]).min()
+    # That of the unit alone does.
+    assert nearest[False] > 3.0 and nearest[True] < 1.0
+
+
 def test_side_chains_that_are_wrong_in_all_copies_are_mended(
     ring: Model, searched: tuple[Prepared, BondedTerms, DensityFit]
 ) -> None:
@@ -171,3 +203,38 @@ def test_side_chains_that_are_wrong_in_all_copies_are_mended(
         assert cKDTree(mended[atoms]).query(prepared.positions[atoms])[0].max() < 1.3
     # One end was only turned half around.
     assert {each.row for each in search.changes.side_chains} == {1, 18, 20, 21, 22}
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_a_stretch_moves_among_mates_that_repel_it(
+    searched: tuple[Prepared, BondedTerms, DensityFit], compiled: bool
+) -> None:
+    prepared, terms, fit = searched
+    mates = SurroundingMates(prepared.topology, prepared.positions, RING)
+    molecule = Molecule(mates.topology)
+    density = DensityModel.of_fit(fit, molecule, 1e-3, mates)
+    everywhere = mates.around(prepared.positions)
+    region = np.arange(LYSINE - 1, LYSINE + 2)
+    local = LocalSystem(terms, molecule, density, everywhere, region, compiled=compiled)
+    assert set(local.moving) < set(range(mates.n_own))
+    # Moved into a mate it costs more than as far to the other side.
+    toward = np.array([-1.0, 0, 0]) * 3.0
+    energies = []
+    for sign in (1, -1):
+        displaced = everywhere.copy()
+        displaced[local.moving] += sign * toward
+        energies.append(local.energy(displaced))
+    alone = LocalSystem(
+        terms,
+        Molecule(prepared.topology),
+        DensityModel.of_fit(fit, Molecule(prepared.topology), 1e-3),
+        prepared.positions,
+        region,
+        compiled=compiled,
+    )
+    without = []
+    for sign in (1, -1):
+        displaced = prepared.positions.copy()
+        displaced[alone.moving] += sign * toward
+        without.append(alone.energy(displaced))
+    assert energies[0] - energies[1] > without[0] - without[1] + 50.0

@@ -14,6 +14,7 @@ from openmm_density.base.errors import InputError
 from openmm_density.extensions.series import frame_fit
 from openmm_density.extensions.series.output import SERIES_FILES
 from openmm_density.extensions.series.result import rmsd
+from openmm_density.fitting.locks import FolderLock
 from openmm_density.models import read_model
 from openmm_density.validation.correlation import cc_mask
 
@@ -120,6 +121,23 @@ def test_an_interrupted_series_goes_on_and_ends_with_the_same_bits(finished, vol
     assert not any("step 20/40" in line for line in resumed)
     assert {path: path.stat().st_mtime_ns for path in before} == before
     assert np.array_equal(again.positions, result.positions)
+
+
+def test_a_fit_that_a_killed_series_is_still_saving_is_waited_for(finished):
+    series, result, _ = finished
+    step = result.frames[0].kept.step
+    folder = series.folder / step.folder
+    (folder / "unfinished").mkdir()
+    held, told = FolderLock(folder), []
+
+    def tell(step, done, total, doing, row):
+        told.append(doing)
+        (folder / "unfinished").rmdir()  # it has come to its end
+        held.release()
+
+    fits = frame_fit.FrameFits(series.settings, result.start, series.folder, 1, tell)
+    assert fits._carried_out(step, series.settings.model, None).cc == result.frames[0].kept.cc
+    assert told[0].startswith("waiting for the end of its earlier fit (process ")
 
 
 def test_another_series_in_its_folder_is_not_mixed_with_it(finished, volumes):

@@ -8,6 +8,8 @@ import subprocess
 
 import pytest
 
+from openmm_density.energies.native_force import compiled
+from openmm_density.kernels import compilation
 from openmm_density.kernels.compilation import sources
 from openmm_density.kernels.compilation.compiler import compile_library, find_compiler
 
@@ -35,3 +37,20 @@ def test_a_c_plus_plus_library_linked_into_a_kernel_stays_its_own(tmp_path, monk
     compile_library(library, sources.kernel_source("planarity"), find_compiler())
     assert exported(library) == {"openmm_density_planarity"}
     assert hasattr(ctypes.CDLL(str(library)), "openmm_density_planarity")
+
+
+@needs_compiler
+@needs_nm
+@pytest.mark.parametrize("folder", sources.kernel_folders())
+def test_kernels_export_their_functions_alone(folder):
+    names = exported(compilation.library(sources.kernel_source(folder), lambda path: None))
+    assert names
+    assert all(name.startswith("openmm_density_") for name in names)
+
+
+@needs_compiler
+@needs_nm
+def test_operators_and_the_force_export_nothing_of_the_c_plus_plus_library():
+    for source in (sources.operator_source("planarity"), compiled.force_source()):
+        names = exported(compilation.library(source, lambda path: None))
+        assert all(name.startswith("openmm_density_") for name in names), source.name

@@ -10,7 +10,8 @@ import stat
 
 import pytest
 
-from .compilers import calls, copying_compiler, load
+from ..children import Child
+from .compilers import calls, copying_compiler, load, loaded_here
 
 
 @pytest.mark.parametrize("damage", ["truncated", "overwritten", "record lost", "record empty"])
@@ -80,3 +81,36 @@ def test_a_planted_library_is_not_loaded_from_a_folder_of_others(compiled, tmp_p
     again = load("neighbors", cache=cache, CXX=compiler, TMPDIR=temporary)
     assert again["loaded"] == [True] and again["library"].parent != report["library"].parent
     shutil.rmtree(again["library"].parent)
+
+
+@pytest.mark.parametrize("what", ["library of somebody", "record of somebody", "library open to all", "link"])
+def test_a_planted_library_is_compiled_anew_in_a_folder_of_ones_own(compiled, tmp_path, what):
+    cache = tmp_path / "cache"
+    compiler = copying_compiler(tmp_path / "compiler", compiled["library"])
+    evil = planted(cache, compiler, compiled["library"])
+    if what == "library open to all":
+        evil.chmod(0o777)
+    elif what == "link":
+        evil.rename(tmp_path / "elsewhere.so")
+        evil.symlink_to(tmp_path / "elsewhere.so")
+    else:
+        expose(evil if "library" in what else evil.with_suffix(".json"))
+    report = load("neighbors", cache=cache, CXX=compiler)
+    assert report["loaded"] == [True] and report["library"] == evil
+    assert len(calls(compiler)) == 2
+    for path in (evil, evil.with_suffix(".json")):
+        assert path.lstat().st_uid == os.geteuid() and not path.is_symlink()
+        assert not path.stat().st_mode & 0o022
+
+
+def loaded_with_all_rights():
+    os.umask(0)
+    return loaded_here("neighbors")
+
+
+def test_what_is_made_is_for_this_user_alone_whatever_the_umask(compiled, tmp_path):
+    compiler = copying_compiler(tmp_path / "compiler", compiled["library"])
+    cache = tmp_path / "new" / "cache"
+    library = Child(loaded_with_all_rights, cache=cache, CXX=compiler).result()["library"]
+    assert [stat.S_IMODE(folder.stat().st_mode) for folder in (cache, cache.parent)] == [0o700, 0o700]
+    assert not any(path.stat().st_mode & 0o022 for path in (library, library.with_suffix(".json")))

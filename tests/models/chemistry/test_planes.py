@@ -26,8 +26,13 @@ SIDE_CHAINS = {name: {} for name in ("ALA", "CYS", "GLY", "ILE", "LEU", "LYS", "
     "TRP": {"ring": "CB CG CD1 HD1 NE1 HE1 CE2 CZ2 HZ2 CH2 HH2 CZ3 HZ3 CE3 HE3 CD2"},
     "TYR": {"ring": "CB CG CD1 HD1 CE1 HE1 CZ OH CE2 HE2 CD2 HD2"},
 }  # fmt: skip
+
+
 SYNONYMS = {"HID": "HIS", "HIE": "HIS", "HIP": "HIS", "HSD": "HIS", "HSE": "HIS", "HSP": "HIS", "ASH": "ASP"}
+
+
 SYNONYMS |= {"GLH": "GLU", "CYX": "CYS", "CYM": "CYS", "LYN": "LYS", "HYP": "PRO"}
+
 
 BASES = {
     "A": "C1' N9 C8 H8 N7 C5 C6 N6 H61 H62 N1 C2 H2 N3 C4",
@@ -40,13 +45,17 @@ BASES = {
     "DT": "C1' N1 C2 O2 N3 H3 C4 O4 C5 C7 C6 H6",
 }
 
+
 HAEM_PYRROLES = (
     "NA C1A C2A C3A C4A CHA CHB CAA CMA",
     "NB C1B C2B C3B C4B CHB CHC CMB CAB",
     "NC C1C C2C C3C C4C CHC CHD CMC CAC",
     "ND C1D C2D C3D C4D CHD CHA CMD CAD",
 )
+
+
 HAEM_CARBOXYLATES = ("CBA CGA O1A O2A", "CBD CGD O1D O2D")
+
 
 MODELS = (
     "xray_1g8a_P21/1G8A_refined.pdb",
@@ -58,6 +67,7 @@ MODELS = (
     "emd21457_ntd/6vyb_Ndom.pdb",
     "qr_6i5a/6i5a_box_complete.pdb",
 )
+
 
 ELEMENTS_OF_TWO_LETTERS = ("FE", "CL", "BR", "SE", "MG", "ZN")
 
@@ -134,6 +144,8 @@ def template_topology(template, name):
 
 
 AMBER = sorted((set(SIDE_CHAINS) - {"HIS"}) | (set(SYNONYMS) - {"HSD", "HSE", "HSP"}))
+
+
 CHARMM = sorted((set(SIDE_CHAINS) - {"HIS"}) | {"HSD", "HSE", "HSP"})
 
 
@@ -165,12 +177,16 @@ def test_bases_of_the_force_fields_nucleotides(templates, name):
 
 
 BACKBONE = "N H CA HA C O CB"
+
+
 GLYCINES = [
     ("GLY", "N H CA C O"),
     ("ALA", BACKBONE),
     ("PRO", "N CA C O CB CG CD"),
     ("ALA", BACKBONE + " OXT"),
 ]
+
+
 JOINED = [((r, "C"), (r + 1, "N")) for r in range(3)]
 
 
@@ -763,6 +779,20 @@ def test_boron_nitro_groups_and_imines_without_hydrogens():
         topology = build([("LIG", f"{carbons} {element}7 O8 O9 C10")])
         planes = find_planes(topology, np.vstack([ring, centre, *arms, methyl]))
         assert named(planes.planes, topology) == sets(f"{carbons} {element}7 C10", f"C1 {element}7 O8 O9")
+
+
+def test_backbone_names_in_a_ligand_promise_nothing():
+    cyclohexane = FULL_RINGS["cyclohexane"][0]
+    for old, new in (("C1", "CA"), ("C2", "C"), ("C3", "N")):
+        cyclohexane = " ".join(
+            "-".join(new if atom == old else atom for atom in bond.split("-")) for bond in cyclohexane.split()
+        )
+    assert find_planes(molecule(cyclohexane + " C-O O-HO")).planes == ()
+
+
+def test_ions_named_like_nucleotides():
+    planes = find_planes(build([("I", "I"), ("U", "U"), ("CA", "CA")]))
+    assert planes == PlaneSet(())
 
 
 def test_no_planes():
