@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -85,7 +86,8 @@ def test_processes_end_with_their_pool_whatever_they_are_doing():
     pool.begin(time.sleep, 60)
     pool.end()
     for pipe in pipes:
-        assert os.read(pipe, 1) == b""  # nobody has the other end any more
+        with suppress(ConnectionResetError):  # of one that was killed before it read its call
+            assert os.read(pipe, 1) == b""  # nobody has the other end any more
         os.close(pipe)
 
 
