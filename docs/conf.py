@@ -22,6 +22,7 @@ version = release
 extensions = [
     "command_reference",
     "myst_nb",
+    "navigation",
     "notebooks",
     "numpydoc",
     "public_names",
