@@ -31,8 +31,9 @@ def check_asked(options: FitOptions) -> None:
     check_halves(files.half_map)
     models = [files.model]
     if files.to_be_placed:
-        models = [str(part.path) for part in function_of_extension("parse_parts")(files.to_be_placed)]
-        _check_placing(options)
+        parts = function_of_extension("parse_parts")(files.to_be_placed)
+        models = [str(part.path) for part in parts]
+        _check_placing(options, sum(part.copies for part in parts))
     check_files(
         (*models, files.reference, options.course.restrain_to),
         (files.map, *files.half_map),
@@ -70,13 +71,27 @@ def check_whole(options: FitOptions) -> None:
         )
 
 
-def _check_placing(options: FitOptions) -> None:
-    """Refuse what cannot be with models that are placed one by one."""
-    if options.prediction.pae and len(options.files.parts) > 1:
+def _check_placing(options: FitOptions, n_models: int) -> None:
+    """Refuse what cannot be with models that are placed one by one; `n_models` counts copies."""
+    files, prediction = options.files, options.prediction
+    if prediction.pae and n_models > 1:
         raise InputError(
-            "is of one model, and several are given",
+            "is of one model, and several or copies are given",
             argument="pae",
             remedy="leave it out, or give the domains as models of their own",
+        )
+    if prediction.pae and prediction.trim is not None:
+        raise InputError(
+            f"is of all residues, of which {as_argument('trim')} leaves out some before chains or domains are placed",
+            argument="pae",
+            remedy=f"leave out {as_argument('trim')}",
+        )
+    if files.place == "off":
+        raise InputError(
+            "keeps one model where it is, and several or copies are given",
+            argument="place",
+            found="off",
+            remedy="give one file that holds all of them",
         )
 
 

@@ -292,7 +292,10 @@ class FlexibleFit:
 
     @property
     def system(self) -> openmm.System:
-        """Force field, restraints, and the density force at the resolution of the map, in three force groups."""
+        """Force field, restraints, and the density force at the resolution of the map, in three force groups.
+
+        Of a large model it is built anew after other stages: what a script adds to it is not in the next one.
+        """
         return self._systems.system
 
     @property

@@ -248,4 +248,7 @@ def _serve(connection: Connection) -> None:
                 answer = True, function(*given)
             except Exception as error:
                 answer = False, f"{type(error).__name__}: {error}"
-            connection.send(answer)
+            try:
+                connection.send(answer)
+            except (TypeError, AttributeError, pickle.PicklingError) as error:
+                connection.send((False, f"{type(error).__name__}: {error}"))

@@ -66,10 +66,15 @@ class ThisMachine:
                 places.put(place)
 
         with ThreadPoolExecutor(len(self._places)) as pool:
-            futures = [pool.submit(run_one, job) for job in jobs]
+            futures = {pool.submit(run_one, job): job for job in jobs}
             try:
                 for future in as_completed(futures):
-                    yield future.result()
+                    try:
+                        result = future.result()
+                    except Exception as error:
+                        sentence = f"it could not be run ({type(error).__name__}: {one_line(error)})"
+                        result = JobResult(futures[future], "failed", error=sentence)
+                    yield result
             finally:
                 is_over.set()
                 pool.shutdown(wait=False, cancel_futures=True)

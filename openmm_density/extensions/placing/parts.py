@@ -20,7 +20,7 @@ from ...models.chemistry.residue_names import is_standard_polymer
 from ...models.confidence import UNSURE
 from ...models.model import Model
 from ...models.predicted_errors import predicted_domains
-from ...models.predictions import residue_confidence, stretches_of
+from ...models.predictions import add_local_metric, plddt_by_residue, residue_confidence, stretches_of
 from ...models.structure_files import write_model_cif
 from .assembly import ChainLink
 from .bodies import Kind, PlacedBody
@@ -271,7 +271,9 @@ def write_placed(
     numbered in this order.
     """
     single = len(parts) == 1 and parts[0].copies == 1
-    merged, used, body_of, number = gemmi.Model(1), set(), {}, 0
+    structure, merged, plddt = gemmi.Structure(), gemmi.Model(1), {}
+    structure.name = "placed"
+    used, body_of, number = set(), {}, 0
     for part, copies in zip(parts, placed):
         for bodies in copies:
             moved = part.moved(bodies, kinds)
@@ -286,27 +288,35 @@ def write_placed(
             if single:
                 write_model_cif(path, moved, moved.positions)
                 return body_of
-            for chain in _chains(moved):
+            own = _structure(moved)
+            for connection in own.connections:
+                for partner in (connection.partner1, connection.partner2):
+                    partner.chain_name = names.get(partner.chain_name, partner.chain_name)
+                connection.name = f"link{len(structure.connections) + 1}"
+                structure.connections.append(connection)
+            for chain in own[0]:
                 chain.name = names.get(chain.name, chain.name)
                 merged.add_chain(chain)
-    structure = gemmi.Structure()
-    structure.name = "placed"
+            plddt |= {(names[chain], *residue): p for (chain, *residue), p in plddt_by_residue(moved).items()}
     structure.add_model(merged)
+    structure.assign_subchains(force=True)
     structure.setup_entities()
-    structure.assign_label_seq_id()
+    structure.assign_label_seq_id(force=True)
     groups = gemmi.MmcifOutputGroups(True)
     groups.cell = groups.symmetry = groups.scale = False
-    write_text(path, structure.make_mmcif_document(groups).as_string())
+    document = structure.make_mmcif_document(groups)
+    add_local_metric(document.sole_block(), plddt, "")
+    write_text(path, document.as_string())
     return body_of
 
 
-def _chains(model: Model) -> gemmi.Model:
+def _structure(model: Model) -> gemmi.Structure:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "part.cif"
         write_model_cif(path, model, model.positions)
         structure = gemmi.make_structure_from_block(read_cif(path)[0])
     structure.merge_chain_parts()
-    return structure[0]
+    return structure
 
 
 def _free_name(name: str, used: set[str]) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from scipy.optimize import linear_sum_assignment
 
 from ...base.atomic_files import write_text
@@ -52,7 +53,7 @@ def place_parts(
     read : callable
         Returns the model in a file.
     device : str
-        Where maps are transformed: "cpu" or "cuda".
+        Where maps are transformed: "cpu", or "cuda" where torch has it.
     threads : int, optional
         Of a CPU; all by default.
     tell : callable
@@ -68,10 +69,14 @@ def place_parts(
     InputError
         If a model cannot be read, is larger than the map, or there is no room for a copy.
     """
+    if not torch.cuda.is_available():
+        device = "cpu"
     models = [(read(str(part.path)), part.copies) for part in parse_parts(words)]
     parts, kinds, links = rigid_parts(models, cut)
     task = PlacingTask(density_map, resolution, links, device, threads, tell)
     found = place_bodies(kinds, task)
+    if device == "cuda":
+        torch.cuda.empty_cache()  # OpenMM's Contexts need it
     placed = [_by_copy(part, kinds, found, links) for part in parts]
     placed, similarity = _together(parts, kinds, placed, density_map, resolution, path)
     chains = write_placed(path, parts, kinds, placed)

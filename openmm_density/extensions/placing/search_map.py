@@ -38,9 +38,13 @@ class SearchMap:
         corners = corners @ density_map.matrix.T + density_map.origin
         low, high = corners.min(axis=0), corners.max(axis=0)
         voxel = resolution / _PER_RESOLUTION
-        extent = np.maximum(high - low, room) + resolution + room + 2 * voxel
-        voxel = max(voxel, float((extent.prod() / _MOST_VOXELS) ** (1 / 3)))
-        resolution = max(resolution, voxel * _PER_RESOLUTION)
+        for _ in range(2):  # as it grows with the voxel
+            around = resolution + room + 2 * voxel
+            extent = np.maximum(high - low, around) + around
+            voxel = max(voxel, float((extent.prod() / _MOST_VOXELS) ** (1 / 3)))
+            resolution = max(resolution, voxel * _PER_RESOLUTION)
+        around = resolution + room + 2 * voxel
+        extent = np.maximum(high - low, around) + around
         shape = tuple(fft.next_fast_len(int(n), real=True) for n in np.ceil(extent / voxel)[::-1])
         origin = low - resolution / 2
         background = float(np.median(density_map.data))

@@ -28,6 +28,7 @@ from openmm_density.models.confidence import Confidence
 
 from ...cli.commands import run
 from ...conftest import PROJECT
+from ...predicted_models import write_prediction
 
 RESOLUTION = 8.0
 # The AMP-binding domain and the lid of adenylate kinase.
@@ -107,6 +108,28 @@ def test_copies_become_chains_of_one_model(folder: Path) -> None:
     first, second = np.split(copies.positions, 2)
     assert np.allclose(first, model.positions, atol=2e-3)
     assert np.allclose(second, (model.positions - kinds[0].centre) @ turn.T + 90.0, atol=2e-3)
+
+
+def test_copies_keep_what_a_prediction_is_sure_of_and_the_links_of_a_model(
+    small_data: Path, tmp_path: Path
+) -> None:
+    predicted = read_model(write_prediction(tmp_path / "predicted.pdb"))
+    linked = read_model(small_data / "emd21457_ntd" / "6vyb_Ndom.pdb")
+    parts, kinds, _ = rigid_parts([(predicted, 2), (linked, 1)], "auto")
+    places = [PlacedBody(k, np.eye(3), 200.0 * n + kinds[k].centre, 9.0) for n, k in enumerate((0, 0, 1))]
+    path = tmp_path / "placed.cif"
+    write_placed(path, parts, kinds, [[[place] for place in places[:2]], [[places[2]]]])
+    placed, n = read_model(path, True), len(predicted.records)
+    assert placed.confidence is not None and predicted.confidence is not None
+    for copy in (slice(n), slice(n, 2 * n)):
+        assert np.allclose(placed.confidence.plddt[copy], predicted.confidence.plddt, atol=0.01)
+    assert np.isnan(placed.confidence.plddt[2 * n :]).all()
+    assert np.allclose(placed.b_factors[2 * n :], linked.b_factors, atol=0.01)
+    written = gemmi.read_structure(str(path))
+    assert len({residue.subchain for chain in written[0] for residue in chain}) >= 3
+    bridges = [each for each in written.connections if each.type == gemmi.ConnectionType.Disulf]
+    ends = [written[0].find_cra(end).atom for each in bridges for end in (each.partner1, each.partner2)]
+    assert len(ends) > 0 and all(a.pos.dist(b.pos) < 2.2 for a, b in zip(ends[::2], ends[1::2]))
 
 
 def test_a_broken_chain_is_cut_where_it_is_broken(folder: Path) -> None:
