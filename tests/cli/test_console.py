@@ -96,4 +96,4 @@ def test_the_time_told_is_that_of_the_whole_command_part_by_part(piped):
     clock = (output / "summary.json").stat().st_mtime - begun
     assert summary["wall_seconds"] - 0.02 < clock < summary["wall_seconds"] + 3
     (line,) = (line for line in done.stdout.splitlines() if " s in all: " in line)
-    assert line.startswith(f"{summary['wall_seconds']:.0f} s in all: start-up {parts['start_up']:.0f}, ")
+    assert line.startswith(f"{summary['wall_seconds']:.0f} s in all: start-up {parts['start_up']:.0f}")
