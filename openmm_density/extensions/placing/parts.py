@@ -53,7 +53,7 @@ class RigidPart:
         """Return the model with each body where it was placed."""
         positions, alternates = self.model.positions.copy(), self.model.alternates
         elsewhere = alternates.positions.copy()
-        residue_of = np.array([atom.residue.index for atom in self.model.topology.atoms()])
+        residue_of = _residue_of(self.model)
         of_residue = np.zeros(residue_of.max() + 1, dtype=np.int64)
         of_residue[residue_of] = self.body_of
         for body, each in enumerate(placed):
@@ -96,8 +96,7 @@ def rigid_parts(
     for model, copies in models:
         labels = _labels(model, cut)
         names = _names(model, labels, cut)
-        residue_of = np.array([atom.residue.index for atom in model.topology.atoms()])
-        body_of = labels[residue_of]
+        body_of = labels[_residue_of(model)]
         parts.append(RigidPart(model, copies, body_of, len(kinds)))
         rows = [_rows(model, body_of == k) for k in range(int(labels.max()) + 1)]
         if cut == DOMAINS:
@@ -132,7 +131,8 @@ def _rows(model: Model, members: np.ndarray) -> np.ndarray:
         and atom.element.atomic_number > 1
         and atom.residue.name != "HOH"
     ]
-    sure = [k for k in heavy if plddt is None or not plddt[_residue(model)[k]] < UNSURE]
+    residue_of = _residue_of(model)
+    sure = [k for k in heavy if plddt is None or not plddt[residue_of[k]] < UNSURE]
     rows = np.array(sure if len(sure) > len(heavy) / 4 else heavy, dtype=np.int64)
     if len(rows) < 20:
         raise InputError(
@@ -144,8 +144,8 @@ def _rows(model: Model, members: np.ndarray) -> np.ndarray:
     return rows
 
 
-def _residue(model: Model) -> list[int]:
-    return [atom.residue.index for atom in model.topology.atoms()]
+def _residue_of(model: Model) -> np.ndarray:
+    return np.array([atom.residue.index for atom in model.topology.atoms()])
 
 
 def _labels(model: Model, cut: str) -> np.ndarray:
@@ -165,15 +165,14 @@ def _labels(model: Model, cut: str) -> np.ndarray:
     owned = polymer & (labels >= 0) & (sizes[np.maximum(labels, 0)] >= _SMALLEST)
     if not owned.any():
         return np.zeros(len(residues), dtype=np.int64)
-    residue_of = np.array(_residue(model))
-    tree = cKDTree(model.positions[owned[residue_of]])
-    of_tree = labels[residue_of[owned[residue_of]]]
-    for k in np.flatnonzero(~owned):
-        same = cut == CHAINS and (labels[owned] == labels[k]).any()
-        if not same:
-            own = model.positions[residue_of == k]
-            distances, nearest = tree.query(own)
-            labels[k] = of_tree[nearest[distances.argmin()]]
+    residue_of = _residue_of(model)
+    kept = owned[residue_of]
+    stays = owned | np.isin(labels, labels[owned]) if cut == CHAINS else owned
+    goes = np.flatnonzero(~stays[residue_of])
+    distances, nearest = cKDTree(model.positions[kept]).query(model.positions[goes])
+    of_nearest = labels[residue_of[kept]][nearest]
+    order = np.argsort(distances, kind="stable")[::-1]  # A residue's nearest atom comes last
+    labels[residue_of[goes[order]]] = of_nearest[order]
     return np.unique(labels, return_inverse=True)[1]
 
 

@@ -38,13 +38,11 @@ class SearchMap:
         corners = corners @ density_map.matrix.T + density_map.origin
         low, high = corners.min(axis=0), corners.max(axis=0)
         voxel = resolution / _PER_RESOLUTION
-        for _ in range(2):  # as it grows with the voxel
-            around = resolution + room + 2 * voxel
-            extent = np.maximum(high - low, around) + around
-            voxel = max(voxel, float((extent.prod() / _MOST_VOXELS) ** (1 / 3)))
+        extent = _extent(high - low, resolution, room, voxel)
+        while extent.prod() > 1.001 * _MOST_VOXELS * voxel**3:  # it grows with the voxel
+            voxel = float((extent.prod() / _MOST_VOXELS) ** (1 / 3))
             resolution = max(resolution, voxel * _PER_RESOLUTION)
-        around = resolution + room + 2 * voxel
-        extent = np.maximum(high - low, around) + around
+            extent = _extent(high - low, resolution, room, voxel)
         shape = tuple(fft.next_fast_len(int(n), real=True) for n in np.ceil(extent / voxel)[::-1])
         origin = low - resolution / 2
         background = float(np.median(density_map.data))
@@ -70,6 +68,12 @@ class SearchMap:
         model = model / model.square().sum().sqrt()
         data = self.data - (model * self.data).sum() * model
         return SearchMap(self.origin, self.voxel, self.resolution, data, torch.fft.rfftn(data))
+
+
+def _extent(of_map: np.ndarray, resolution: float, room: float, voxel: float) -> np.ndarray:
+    """Return the sides of a box for a map and a body that reaches beyond it, and in which a body turned any way has room, Å."""
+    around = resolution + room + 2 * voxel
+    return np.maximum(of_map, around) + around
 
 
 def deposited(index: np.ndarray, weights: np.ndarray, shape: tuple[int, ...]) -> torch.Tensor:
