@@ -33,7 +33,7 @@ from ..report.fit_plots import (
     fsc_title,
     geometry_figure,
 )
-from ..report.pucker_plot import nucleic_acid_cards, pucker_plot
+from ..report.pucker_plot import nucleic_acid_cards, pucker_plot, pyranose_plot
 from ..report.ramachandran_plot import ramachandran_figure
 from ..report.residue_plots import agreement_figure, b_factor_figure, value_figure
 from ..report.shown_model import ShownModel, residue_values, rows_by_label
@@ -164,6 +164,7 @@ def _can_it_be_trusted(
             ramachandran_figure([model], rows_by_label(rows)),
         ),
         pucker_plot([model], rows_by_label(rows)),
+        pyranose_plot([model], rows_by_label(rows)),
         Items(
             "Where to look",
             [
@@ -172,6 +173,7 @@ def _can_it_be_trusted(
                     ("Ramachandran outliers", geometry["ramachandran_outliers"] or []),
                     ("Rotamer outliers", geometry["rotamer_outliers"]),
                     ("Sugar pucker outliers", geometry["pucker_outliers"]),
+                    ("Sugars with an unusual ring", geometry["pyranose_outliers"]),
                     ("Wrong-handed centres", geometry["wrong_centres"]),
                 )
                 if found

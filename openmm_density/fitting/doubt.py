@@ -56,6 +56,7 @@ KINDS = {
     "ramachandran": "new Ramachandran outliers",
     "puckers": "new sugar pucker outliers",
     "base_pairs": "base pairs that the fit opened",
+    "pyranoses": "sugars whose ring or anomer the fit changed",
     "chirality": "chiral centres flat or inverted",
     "cis": "peptide bonds twisted or flipped",
     "elements": "atoms with another element than in the file",

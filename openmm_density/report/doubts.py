@@ -298,8 +298,10 @@ def _backbone_doubt(summary: Mapping[str, Any]) -> list[Doubt]:
 
 
 def _nucleic_doubts(summary: Mapping[str, Any]) -> list[Doubt]:
-    """Return a doubt about sugars whose pucker the fit made an outlier, and one about base pairs that it opened."""
+    """Return doubts about puckers that the fit made outliers, base pairs that it opened, and sugars whose ring it changed."""
     doubts = []
+    mended = {*summary["geometry_initial"].get("pyranose_outliers", ())}
+    mended -= {*summary["geometry_final"].get("pyranose_outliers", ())}
     for kind, found, said in (
         (
             "puckers",
@@ -307,6 +309,11 @@ def _nucleic_doubts(summary: Mapping[str, Any]) -> list[Doubt]:
             "the fit made sugar pucker outliers of",
         ),
         ("base_pairs", summary["base_pairs_lost"], "the fit opened base pairs:"),
+        (
+            "pyranoses",
+            [each for each in summary["pyranose_changes"] if each.partition(" (")[0] not in mended],
+            "the fit changed the ring or the anomer of sugars:",
+        ),
     ):
         if found:
             places = tuple(map(Place.of, (each.partition(" (")[0] for each in found)))

@@ -24,6 +24,7 @@ GEOMETRY = (
     ("wrong-handed Cα", "wrong_alpha_count", "d"),
     ("sugar pucker outliers", "pucker_outlier_count", "d"),
     ("base pairs", "base_pair_count", "d"),
+    ("unusual sugar rings", "pyranose_outlier_count", "d"),
 )
 """What tables tell of the geometry: its name, the key of a report, and how it is written."""
 

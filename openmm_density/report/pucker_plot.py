@@ -1,4 +1,4 @@
-"""The plot of sugar puckers, as plotly draws it: δ of each nucleotide, and Pperp of the phosphate behind it."""
+"""The plots of sugar puckers, as plotly draws them: of nucleotides δ and Pperp, of pyranoses Cremer and Pople's φ and θ."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..base.page_blocks import Card, Plot
+from ..models.chemistry.pyranoses import CHAIR, find_pyranoses
 from ..models.chemistry.sugar_puckers import DELTA_C2, DELTA_C3, LONGEST_OF_C2_ENDO, find_sugars
 from ..models.chemistry.torsions import torsion_angles
 from .ramachandran_plot import traces_by_plot
@@ -73,3 +74,44 @@ def _traces(model: ShownModel, rows: Mapping[str, int]) -> list[dict[str, Any]]:
     plots = np.where(known, np.where(sugars.is_rna, "rna", "dna"), "")
     hover = "%{text}<br>δ %{x:.0f}°, Pperp %{y:.1f} Å<extra></extra>"
     return traces_by_plot(model, rows, NAMES, plots, sugars.residues, (delta, perpendicular), hover)
+
+
+def pyranose_plot(models: Sequence[ShownModel], rows: Mapping[str, int]) -> Plot:
+    """Return the plot of the rings of sugars, which is left out where the models have no pyranoses."""
+    return Plot(
+        "pyranoses",
+        "Rings of sugars (click on one to see it)",
+        "Cremer and Pople’s φ and θ of each pyranose: ⁴C₁, the chair of D-sugars, above, ¹C₄ below, boats in the middle.",
+        pyranose_figure(models, rows),
+    )
+
+
+def pyranose_figure(models: Sequence[ShownModel], rows: Mapping[str, int]) -> dict[str, Any] | None:
+    """Return φ and θ of pyranoses as `pucker_figure`, with the regions of the two chairs; None without any."""
+    data = [trace for model in reversed(models) for trace in _pyranose_traces(model, rows)]
+    if not data:
+        return None
+    degrees = {"zeroline": False, "dtick": 60}
+    layout = {
+        "xaxis": {**degrees, "range": [0, 360], "title": {"text": "φ (°)"}},
+        "yaxis": {**degrees, "range": [180, 0], "title": {"text": "θ (°)"}},
+        "hovermode": "closest",
+    }
+    chairs = "".join(
+        f"M0,{low:g}L360,{low:g}L360,{high:g}L0,{high:g}Z" for low, high in ((0, CHAIR), (180 - CHAIR, 180))
+    )
+    return {
+        "data": data,
+        "layout": layout,
+        "plots": {"pyranoses": "sugars"},
+        "regions": {"pyranoses": {"allowed": chairs}},
+    }
+
+
+def _pyranose_traces(model: ShownModel, rows: Mapping[str, int]) -> list[dict[str, Any]]:
+    sugars = find_pyranoses(model.topology)
+    with np.errstate(invalid="ignore"):
+        q, phi, theta = sugars.puckers(model.positions)
+    plots = np.where(np.isfinite(q), "pyranoses", "")
+    hover = "%{text}<br>φ %{x:.0f}°, θ %{y:.0f}°<extra></extra>"
+    return traces_by_plot(model, rows, ("pyranoses",), plots, sugars.residues, (phi, theta), hover)

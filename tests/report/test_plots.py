@@ -9,7 +9,7 @@ import pytest
 
 from openmm_density.models import read_model
 from openmm_density.models.chemistry.ramachandran_tables import ALLOWED, FAVOURED, ramachandran_tables
-from openmm_density.report.pucker_plot import pucker_figure, pucker_plot
+from openmm_density.report.pucker_plot import pucker_figure, pucker_plot, pyranose_figure
 from openmm_density.report.ramachandran_plot import ramachandran_figure
 from openmm_density.report.residue_plots import agreement_figure, b_factor_figure
 from openmm_density.report.shown_model import ShownModel, rows_by_label
@@ -91,6 +91,16 @@ def test_the_plot_of_puckers_has_the_nucleotides_and_outliers_beside_its_regions
     assert pucker_plot([ShownModel("before", "before", dna.topology, dna.positions)], {}).figure["plots"] == {
         "dna": "DNA"
     }
+
+
+def test_the_plot_of_sugars_has_their_rings_beside_the_chairs(small_data):
+    model = read_model(small_data / "zoo/3zw1_anomers.pdb")
+    shown = [ShownModel("after", "after", model.topology, model.positions)]
+    (trace,) = pyranose_figure(shown, {})["data"]
+    found = dict(zip(trace["text"], zip(trace["x"], trace["y"])))
+    assert found["E FUC 3"] == pytest.approx((110, 174), abs=1) and found["B GLA 100"][1] < 20
+    protein = read_model(small_data / "emd5925_frag/5925_native.pdb")
+    assert pyranose_figure([ShownModel("after", "after", protein.topology, protein.positions)], {}) is None
 
 
 def test_regions_are_those_of_the_tables(tmp_path):

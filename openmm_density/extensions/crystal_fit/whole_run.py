@@ -42,6 +42,7 @@ _COMPARED = (
         "ramachandran",
         "puckers",
         "base_pairs",
+        "pyranoses",
         "chirality",
         "mates",
         "contacts",

@@ -326,6 +326,9 @@ def _nucleic_rows(geometry: Mapping[str, Any]) -> _Rows:
     if geometry["base_pair_count"] is not None:
         by_bonds = "openmm-density: two or more N, O hydrogen bonds between bases in one plane"
         rows.append(("Base pairs", str(geometry["base_pair_count"]), by_bonds))
+    if geometry["pyranose_outlier_count"] is not None:
+        share = f"{geometry['pyranose_outlier_count']} of {len(geometry['pyranoses'])}"
+        rows.append(("Sugars not in their usual chair", share, "openmm-density: Cremer and Pople 1975"))
     return rows
 
 

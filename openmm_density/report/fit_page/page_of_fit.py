@@ -36,7 +36,7 @@ from ..fit_plots import (
     fsc_title,
     geometry_figure,
 )
-from ..pucker_plot import nucleic_acid_cards, pucker_plot
+from ..pucker_plot import nucleic_acid_cards, pucker_plot, pyranose_plot
 from ..ramachandran_plot import ramachandran_figure
 from ..residue_plots import agreement_figure
 from ..shown_model import COPIES, residue_values, rows_by_label
@@ -249,6 +249,7 @@ def _can_it_be_trusted(
             ramachandran_figure(models, rows),
         ),
         pucker_plot(models, rows),
+        pyranose_plot(models, rows),
         Items("Where to look", _places_to_look(summary, after)),
         *(block for extension in extensions() for block in extension.blocks(summary, residues)),
         Residues("All residues, those that fit the map worst first"),
@@ -271,6 +272,7 @@ def _places_to_look(summary: Mapping[str, Any], geometry: Mapping[str, Any]) -> 
         "Ramachandran outliers": geometry["ramachandran_outliers"] or [],
         "Rotamer outliers": geometry["rotamer_outliers"],
         "Sugar pucker outliers": geometry["pucker_outliers"],
+        "Sugars with an unusual ring": geometry["pyranose_outliers"],
         "Wrong-handed centres": geometry["wrong_centres"],
         "Largest deviations of a bond and of an angle": [
             atoms for atoms in (geometry["worst_bond_atoms"], geometry["worst_angle_atoms"]) if atoms

@@ -39,7 +39,7 @@
     };
   };
 
-  const HEIGHTS = { agreement: 430, progress: 560, geometry: 380, ramachandran: 460, puckers: 400 };
+  const HEIGHTS = { agreement: 430, progress: 560, geometry: 380, ramachandran: 460, puckers: 400, pyranoses: 400 };
   const TOPS = { progress: 78, geometry: 16 };
 
   function draw(place) {
