@@ -76,7 +76,10 @@ def relative_b_factors(topology: app.Topology, positions: np.ndarray, seed: int 
     exposure = (neighbours.mean() - neighbours) / neighbours.std()
     alpha = {atom.residue.index: atom.index for atom in atoms if atom.name == "CA"}
     along = np.array(
-        [np.linalg.norm(positions[i] - positions[alpha[atoms[i].residue.index]]) for i in range(len(atoms))]
+        [
+            np.linalg.norm(positions[i] - positions[alpha.get(atoms[i].residue.index, i)])
+            for i in range(len(atoms))
+        ]
     )
     in_backbone = np.array([atom.name in ("N", "CA", "C", "O", "OXT") for atom in atoms])
     white = np.random.default_rng(seed).standard_normal(topology.getNumResidues())

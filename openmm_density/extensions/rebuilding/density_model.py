@@ -77,6 +77,7 @@ class DensityModel:
         # The map blurred by an atom's Gaussian, at any point, is what an atom there adds to ∫ t ρ.
         self._spline = ndimage.spline_filter(blurred, mode="grid-wrap" if target.periodic else "mirror")
         self._to_index = np.linalg.inv(target.matrix)
+        self._of_one_place = float(self.pair_integral(np.zeros(1))[0])
         self._target_square = (
             float((target.data.astype(np.float64) ** 2).sum()) * target.voxel_volume / n_copies
         )
@@ -165,7 +166,7 @@ class DensityModel:
         cutoff = _OVERLAP_CUTOFF_IN_SIGMA * self.sigma
         i, j = cKDTree(positions[:n_own]).query_pairs(cutoff, output_type="ndarray").T
         pairs = 2 * (weights[i] * weights[j] * self._of_pairs(positions, i, j)).sum()
-        own = (weights[:n_own] ** 2).sum() * self.pair_integral(np.zeros(1))[0]
+        own = (weights[:n_own] ** 2).sum() * self._of_one_place
         if n_own == len(fitted):
             return pairs + own, 0.0
         trees = cKDTree(positions[:n_own]), cKDTree(positions[n_own:])
@@ -195,9 +196,7 @@ class DensityModel:
             with_map, square = self.integrals(np.asarray(positions, dtype=np.float64))
             root = np.sqrt(square * self._target_square)
             per_pair = self.strength * with_map / (root * square)
-            slopes = DensityEnergySlopes(
-                float(self.strength / root), float(per_pair * self.pair_integral(np.zeros(1))[0])
-            )
+            slopes = DensityEnergySlopes(float(self.strength / root), float(per_pair * self._of_one_place))
             self._known = positions, slopes
         return self._known[1]
 
@@ -227,7 +226,7 @@ class DensityModel:
 
     def linear_energy(self, slopes: DensityEnergySlopes, integrals: np.ndarray) -> np.ndarray:
         """Return what integrals (…, 2) add to the energy in kJ/mol about the model that the slopes are of."""
-        per_square = 0.5 * slopes.per_pair / self.pair_integral(np.zeros(1))[0]
+        per_square = 0.5 * slopes.per_pair / self._of_one_place
         return per_square * integrals[..., 1] - slopes.per_map * integrals[..., 0]
 
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from openmm import app
+from scipy.spatial import cKDTree
 
 from ...base.wording import residue_label
 from ...energies.density_fit import DensityFit
@@ -36,6 +37,8 @@ from .trial_workers import TrialWorkers
 
 # Once stretches were shifted, others may be found.
 _ROUNDS = 3
+# Å from side chains that changed together, within which others are looked at again.
+_DISTURBED = 10.0
 
 _Trial = TypeVar("_Trial", bound=Trial)
 
@@ -143,7 +146,10 @@ class Rebuilding:
         fitted, residues = self._rotamers.improved(positions, only_seen=True, stop=stop)
         after = self._packed(fitted, stop or Deadline(math.inf)) if packed else fitted
         if after is not fitted:
-            fitted, _ = self._rotamers.improved(after, only_seen=True, stop=stop)
+            moved = after[(after != fitted).any(axis=1)]
+            near = cKDTree(moved).query(after, distance_upper_bound=_DISTURBED)[0] < np.inf
+            residues = np.unique(self._molecule.residue_of[near])
+            fitted, _ = self._rotamers.improved(after, residues, only_seen=True, stop=stop)
             return fitted if (fitted != positions).any() else positions
         return fitted if residues else positions
 

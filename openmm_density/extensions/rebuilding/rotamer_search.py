@@ -6,13 +6,14 @@ from collections.abc import Callable
 
 import numpy as np
 from scipy.spatial import cKDTree
+from scipy.spatial.distance import cdist
 
 from ...fitting.interrupts import Stop
 from ...models.chemistry.contacts import HYDROGEN_BOND_ALLOWANCE
 from .density_model import DensityEnergySlopes, DensityModel
 from .molecule import Molecule
 from .side_chain_energy import SideChainEnergy, contact_energies
-from .side_chains import SideChain, set_torsion, turning_side_chain, whole_side_chain
+from .side_chains import SideChain, turn_torsion, turning_side_chain, whole_side_chain
 
 LEAST_GAIN = 10.0
 """kJ/mol by which another rotamer has to be better: four times the thermal energy."""
@@ -92,34 +93,39 @@ class RotamerSearch:
         if only_seen:
             promising = self.promising(positions[0])
             chosen = [chain for chain in chosen if chain.residue in promising]
-        around = dict(zip([chain.residue for chain in chosen], self.atoms_near(chosen, positions)))
+        around = self.atoms_near(chosen, positions)
         per_atom = [
             self._density.energy_of_seen_atom(self._molecule, each) if only_seen else 0.0
             for each in positions
         ]
         changed: list[set[int]] = [set() for _ in positions]
-        active = np.arange(len(positions))
-        for _ in range(passes):
-            moved = np.zeros(len(positions), dtype=bool)
-            about = self._density.slopes(positions[0]) if slopes is None else slopes
-            for chain in chosen:
-                if stop is not None and stop.requested:
-                    return positions, [sorted(each) for each in changed]
-                free = active[~self._binds_metal(chain, positions[active])]
-                if not len(free):
-                    continue
-                gains, conformations = self._best(chain, positions[free], about, around[chain.residue])
-                for model, gain, conformation in zip(free.tolist(), gains, conformations):
-                    required = (
-                        self._required_atoms(chain, positions[model], conformation) if only_seen else 0.0
-                    )
-                    if gain > max(LEAST_GAIN, per_atom[model] * required):
-                        positions[model, chain.atoms] = conformation
-                        changed[model].add(chain.residue)
-                        moved[model] = True
-            active = np.flatnonzero(moved)
-            if not len(active):
+        betas = positions[:, np.array([chain.atoms[2] for chain in chosen], dtype=np.int64)].swapaxes(0, 1)
+        # How far each reaches, and when it was tried, and what it touches changed, by numbers of trials, in each model.
+        reaches = np.full(betas.shape[:2], np.inf)
+        tried, touched = np.full(reaches.shape, -1), np.zeros(reaches.shape, dtype=np.int64)
+        for number in range(passes * len(chosen)):
+            index = number % len(chosen)
+            if not index:
+                about = self._density.slopes(positions[0]) if slopes is None else slopes
+            if stop is not None and stop.requested:
                 break
+            chain = chosen[index]
+            free = np.flatnonzero(touched[index] > tried[index])
+            free = free[~self._binds_metal(chain, positions[free])]
+            if not len(free):
+                continue
+            gains, conformations, reaches[index, free] = self._best(
+                chain, positions[free], about, around[index]
+            )
+            tried[index, free] = number
+            for model, gain, conformation in zip(free.tolist(), gains, conformations):
+                required = self._required_atoms(chain, positions[model], conformation) if only_seen else 0.0
+                if gain > max(LEAST_GAIN, per_atom[model] * required):
+                    moved = np.concatenate([positions[model, chain.scored_atoms], conformation[chain.scored]])
+                    apart = cdist(betas[:, model], moved).min(axis=1)
+                    touched[apart < reaches[:, model] + _TOUCHED, model] = number
+                    positions[model, chain.atoms] = conformation
+                    changed[model].add(chain.residue)
         return positions, [sorted(each) for each in changed]
 
     def promising(self, positions: np.ndarray) -> dict[int, float]:
@@ -199,8 +205,8 @@ class RotamerSearch:
 
     def _best(
         self, chain: SideChain, positions: np.ndarray, slopes: DensityEnergySlopes, near: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return, for each of S models, what the best rotamer gains in kJ/mol, and its atoms."""
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return, for each of S models, what the best rotamer gains in kJ/mol, its atoms, and how far any reaches (Å)."""
         current = positions[:, chain.atoms]
         trials = chain.conformations(current)
         surroundings = self.surroundings(chain, positions, trials, near)
@@ -216,13 +222,13 @@ class RotamerSearch:
         refined, energy, _ = refine(
             chain,
             trials[models, kept],
-            chain.grid[kept],
             (energy[models, kept], contacts[models, kept]),
             energies,
         )
         best = np.argmin(energy, axis=1)
         models = models[:, 0]
-        return before - energy[models, best], refined[models, best]
+        reaches = _reaches(chain, positions, trials)
+        return before - energy[models, best], refined[models, best], reaches
 
     def _binds_metal(self, chain: SideChain, positions: np.ndarray) -> np.ndarray:
         """Return in which of the models a side chain is bonded to a metal."""
@@ -244,7 +250,7 @@ class RotamerSearch:
         """
         molecule, centre = self._molecule, chain.atoms[2]
         beta = positions[:, centre, None]
-        reach = np.sqrt(((trials[:, :, chain.scored] - beta[:, :, None]) ** 2).sum(axis=-1).max(axis=(1, 2)))
+        reach = _reaches(chain, positions, trials)
         others = near[~np.isin(near, chain.scored_atoms)]
         present = ((positions[:, others] - beta) ** 2).sum(axis=-1) < ((reach + _TOUCHED) ** 2)[:, None]
         touched = present.any(axis=0)
@@ -278,28 +284,35 @@ class RotamerSearch:
         return min(SEEN_PART * weight / self._atom_weight, SEEN_ATOMS)
 
 
+def _reaches(chain: SideChain, positions: np.ndarray, trials: np.ndarray) -> np.ndarray:
+    """Return how far conformations (S, K, n, 3) of a side chain reach from its Cβ in models (S, N, 3), in Å."""
+    apart = trials[:, :, chain.scored] - positions[:, None, chain.atoms[2], None]
+    return np.sqrt((apart**2).sum(axis=-1).max(axis=(1, 2)))
+
+
 def refine(
     chain: SideChain,
     conformations: np.ndarray,
-    angles: np.ndarray,
     found: tuple[np.ndarray, np.ndarray],
     energies: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return conformations with their torsions turned, in small steps, to where the energy is lower.
 
-    `conformations` (S, K, n, 3) in Å, in each of S models; `angles` (S, K, number of torsions): their torsions in
-    degrees; `found` (S, K): their energies, and what else is known of each.
+    `conformations` (S, K, n, 3) in Å, in each of S models; `found` (S, K): their energies, and what else is known of each.
     """
-    refined, angles = conformations.copy(), angles.copy()
+    refined = conformations.copy()
     energy, known = (each.copy() for each in found)
+    n_models, count = energy.shape
+    models, rows = np.indices(energy.shape)
     for step in _STEPS:
-        for number, (quadruple, moved) in enumerate(chain.torsions):
-            for turn in (-step, step):
-                trial = refined.copy()
-                flat = trial.reshape(-1, *trial.shape[2:])
-                set_torsion(flat, quadruple, moved, (angles[..., number] + turn).ravel())
-                lower, also = energies(trial)
-                better = lower < energy
-                refined[better], energy[better], known[better] = trial[better], lower[better], also[better]
-                angles[better, number] += turn
+        turns = np.tile(np.radians(np.repeat([-step, step], count)), n_models)
+        for quadruple, moved in chain.torsions:
+            trial = np.concatenate([refined, refined], axis=1)
+            turn_torsion(trial.reshape(-1, *trial.shape[2:]), quadruple, moved, turns)
+            both = [each.reshape(n_models, 2, count) for each in energies(trial)]
+            lower = np.argmin(both[0], axis=1)
+            better = both[0][models, lower, rows] < energy
+            model, row, which = models[better], rows[better], lower[better]
+            refined[better] = trial[model, which * count + row]
+            energy[better], known[better] = (each[model, which, row] for each in both)
     return refined, energy, known

@@ -60,10 +60,14 @@ class Searches(FitExtension):
     def running(self, first_stage: int) -> Iterator[None]:
         """Load the kernel that trials need while others compute, if there is a search to come; end what tries them."""
         coming = map(self.rebuilds_before, range(first_stage, len(self._parts.protocol.stages)))
-        # On CUDA nothing goes on beside what loads code for the GPU; there the first of the processes compiles it.
-        if any(coming) and self._engine.platform[0].getName() != "CUDA":
-            compilation.load_kernels_ahead(("local_dynamics",))
+        platform = self._engine.platform[0].getName()
         with self._workers:
+            # On CUDA nothing here goes on beside what loads code for the GPU; the first of the processes compiles it.
+            if any(coming):
+                if platform != "CUDA":
+                    compilation.load_kernels_ahead(("local_dynamics",))
+                if platform not in ("CPU", "Reference"):  # the cores have little else to do
+                    self._workers.start()
             yield
 
     def rebuilds_before(self, number: int) -> bool:

@@ -129,7 +129,8 @@ class _EnergyTable:
         self._positions = positions
         self._slopes = density.slopes(positions)
         changing = np.concatenate([chain.scored_atoms for chain in chains])
-        self._rest = np.setdiff1d(np.flatnonzero(molecule.is_heavy), changing)
+        rest = np.setdiff1d(np.flatnonzero(molecule.is_heavy), changing)
+        self._around = search.atoms_near(chains, positions[None], rest)
         self._rotamers: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         self._pairs: dict[tuple[int, int], np.ndarray] = {}
         betas = positions[[chain.atoms[2] for chain in chains]]
@@ -160,14 +161,13 @@ class _EnergyTable:
 
     def _of(self, number: int) -> tuple[np.ndarray, np.ndarray]:
         if number not in self._rotamers:
-            self._rotamers[number] = self._weighed(self._chains[number])
+            self._rotamers[number] = self._weighed(self._chains[number], self._around[number])
         return self._rotamers[number]
 
-    def _weighed(self, chain: SideChain) -> tuple[np.ndarray, np.ndarray]:
+    def _weighed(self, chain: SideChain, near: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the rotamers (K, n, 3) of a side chain, its own first, and their energies (K,)."""
         own = self._positions[chain.atoms]
         grid = chain.conformations(own)
-        near = self._search.atoms_near([chain], self._positions[None], self._rest)[0]
         around = self._search.surroundings(chain, self._positions[None], grid[None], near)
 
         def energies(conformations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -178,7 +178,7 @@ class _EnergyTable:
         found = tuple(each[0] for each in energies(grid[None]))
         kept = _different(grid[:, chain.scored], found[0])
         before = tuple(each[None, kept] for each in found)
-        refined, energy, _ = refine(chain, grid[None, kept], chain.grid[None, kept], before, energies)
+        refined, energy, _ = refine(chain, grid[None, kept], before, energies)
         now, _ = energies(own[None, None])
         return np.concatenate([own[None], refined[0]]), np.concatenate([now[0], energy[0]])
 

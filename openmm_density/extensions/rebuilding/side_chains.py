@@ -23,6 +23,10 @@ from .molecule import Molecule
 _GUANIDINIUM = (-90.0, 90.0, 180.0)
 _FULL_TURN = tuple(float(angle) for angle in range(-180, 180, 30))
 _HALF_TURN = _FULL_TURN[3:9]
+# An axis times this is the matrix, as nine numbers, that makes of a row its cross product with it: v @ M = axis × v.
+_ROWS_CROSSED = np.array(
+    [[0, 0, 0, 0, 0, 1, 0, -1, 0], [0, 0, -1, 0, 0, 0, 1, 0, 0], [0, 1, 0, -1, 0, 0, 0, 0, 0.0]]
+)
 
 
 @dataclass(frozen=True)
@@ -135,17 +139,25 @@ def set_torsion(
     axis = axis / np.sqrt((axis * axis).sum(axis=1, keepdims=True))
     first, second = _cross(b - a, axis), _cross(axis, d - c)
     current = np.arctan2((_cross(first, second) * axis).sum(axis=1), (first * second).sum(axis=1))
-    angle = (np.radians(degrees) - current)[:, None, None]
-    along = axis[:, None]
-    relative = conformations[:, moved] - c[:, None]
-    cosine, sine = np.cos(angle), np.sin(angle)
-    # Rodrigues' rotation formula.
-    conformations[:, moved] = (
-        c[:, None]
-        + relative * cosine
-        + _cross(along, relative) * sine
-        + along * ((relative * along).sum(axis=-1, keepdims=True) * (1 - cosine))
-    )
+    turn_torsion(conformations, quadruple, moved, np.radians(degrees) - current)
+
+
+def turn_torsion(
+    conformations: np.ndarray, quadruple: tuple[int, ...], moved: np.ndarray, angles: np.ndarray
+) -> None:
+    """Turn what is beyond a torsion's bond in each of K conformations (K, n, 3) by an angle each, in place.
+
+    `angles` (K,) in radians.
+    """
+    at = conformations[:, quadruple[2]]
+    axis = at - conformations[:, quadruple[1]]
+    axis = axis / np.sqrt((axis * axis).sum(axis=1, keepdims=True))
+    cosine, sine = np.cos(angles)[:, None, None], np.sin(angles)[:, None, None]
+    # Rodrigues' rotation formula, of rows.
+    along = axis[:, :, None] * axis[:, None]
+    rotations = cosine * np.eye(3) + sine * (axis @ _ROWS_CROSSED).reshape(-1, 3, 3) + (1 - cosine) * along
+    at = at[:, None]
+    conformations[:, moved] = at + (conformations[:, moved] - at) @ rotations
 
 
 def _cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
