@@ -174,6 +174,7 @@ def _can_it_be_trusted(
                     ("Rotamer outliers", geometry["rotamer_outliers"]),
                     ("Sugar pucker outliers", geometry["pucker_outliers"]),
                     ("Sugars with an unusual ring", geometry["pyranose_outliers"]),
+                    ("Suite outliers", geometry["suite_outliers"]),
                     ("Wrong-handed centres", geometry["wrong_centres"]),
                 )
                 if found

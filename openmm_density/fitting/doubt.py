@@ -55,6 +55,7 @@ KINDS = {
     "half_maps": "half maps that are not independent",
     "ramachandran": "new Ramachandran outliers",
     "puckers": "new sugar pucker outliers",
+    "suites": "more suite outliers",
     "base_pairs": "base pairs that the fit opened",
     "pyranoses": "sugars whose ring or anomer the fit changed",
     "chirality": "chiral centres flat or inverted",

@@ -298,15 +298,22 @@ def _backbone_doubt(summary: Mapping[str, Any]) -> list[Doubt]:
 
 
 def _nucleic_doubts(summary: Mapping[str, Any]) -> list[Doubt]:
-    """Return doubts about puckers that the fit made outliers, base pairs that it opened, and sugars whose ring it changed."""
+    """Return doubts about puckers and suites that the fit made outliers, base pairs opened, and sugars whose ring it changed."""
     doubts = []
-    mended = {*summary["geometry_initial"].get("pyranose_outliers", ())}
-    mended -= {*summary["geometry_final"].get("pyranose_outliers", ())}
+    before, after = summary["geometry_initial"], summary["geometry_final"]
+    mended = {*before.get("pyranose_outliers", ())} - {*after.get("pyranose_outliers", ())}
+    # At usual resolutions of RNA some suites are outliers, and which ones changes: more of them are what a fit spoilt.
+    more = len(after.get("suite_outliers", ())) > len(before.get("suite_outliers", ()))
     for kind, found, said in (
         (
             "puckers",
-            _new("pucker_outliers", summary["geometry_initial"], summary["geometry_final"]),
+            _new("pucker_outliers", before, after),
             "the fit made sugar pucker outliers of",
+        ),
+        (
+            "suites",
+            _new("suite_outliers", before, after) if more else (),
+            "the fit made more backbone suites outliers, among them",
         ),
         ("base_pairs", summary["base_pairs_lost"], "the fit opened base pairs:"),
         (

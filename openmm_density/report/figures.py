@@ -23,6 +23,8 @@ GEOMETRY = (
     ("twisted peptides", "twisted_count", "d"),
     ("wrong-handed Cα", "wrong_alpha_count", "d"),
     ("sugar pucker outliers", "pucker_outlier_count", "d"),
+    ("suite outliers", "suite_outlier_count", "d"),
+    ("mean suiteness", "mean_suiteness", ".2f"),
     ("base pairs", "base_pair_count", "d"),
     ("unusual sugar rings", "pyranose_outlier_count", "d"),
 )

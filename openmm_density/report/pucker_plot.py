@@ -24,6 +24,9 @@ def nucleic_acid_cards(geometry: Mapping[str, Any]) -> list[Card]:
     if geometry["pucker_outlier_count"] is not None:
         count = str(geometry["pucker_outlier_count"])
         cards.append(Card("Sugar pucker outliers", count, f"of {geometry['pucker_count']}"))
+    if geometry["suite_count"]:
+        count = str(geometry["suite_outlier_count"])
+        cards.append(Card("Suite outliers", count, f"of {geometry['suite_count']}"))
     if geometry["base_pair_count"]:
         cards.append(Card("Base pairs", str(geometry["base_pair_count"])))
     return cards

@@ -1,4 +1,4 @@
-"""Sugar puckers and base pairs of a model's nucleic acids, as a report of its geometry tells of them."""
+"""Sugar puckers, suites and base pairs of a model's nucleic acids, as a report of its geometry tells of them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ..base.wording import residue_label
 from ..models.chemistry.backbone import atoms_by_name, is_nucleotide
 from ..models.chemistry.base_pairs import Bases
 from ..models.chemistry.sugar_puckers import find_sugars
+from ..models.chemistry.suites import OUTLIER, find_suites
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,11 @@ class NucleicAcidReport:
     # et al., RNA 14, 465 (2008)). DNA has no such rule.
     pucker_count: int
     pucker_outliers: list[str]
+    # `suite_count`, `suite_outliers`, `mean_suiteness`: backbones of RNA from sugar to sugar, by the nucleotide that each leads
+    # to; those that are none of the known conformers, and their mean suiteness, 0 to 1, see `suites.named_suites`.
+    suite_count: int
+    suite_outliers: list[str]
+    mean_suiteness: float
     base_pairs: list[str]  # As in ``A G 1 - A C 72 (cWW)``, with the family of Leontis and Westhof
     nucleotide_count: int
 
@@ -32,6 +38,10 @@ class NucleicAcidReport:
             "pucker_count": self.pucker_count,
             "pucker_outlier_count": len(self.pucker_outliers) if self.pucker_count else None,
             "pucker_outliers": self.pucker_outliers,
+            "suite_count": self.suite_count,
+            "suite_outlier_count": len(self.suite_outliers) if self.suite_count else None,
+            "suite_outliers": self.suite_outliers,
+            "mean_suiteness": self.mean_suiteness if self.suite_count else None,
             "base_pair_count": len(self.base_pairs) if self.nucleotide_count else None,
             "base_pairs": self.base_pairs,
         }
@@ -43,14 +53,19 @@ class NucleicAcids:
     def __init__(self, topology: app.Topology) -> None:
         self._names = [residue_label(residue) for residue in topology.residues()]
         self._sugars, self._bases = find_sugars(topology), Bases(topology)
+        self._suites = find_suites(topology)
 
     def report(self, positions: np.ndarray) -> NucleicAcidReport:
         """Assess them. `positions` (N, 3) in Å."""
         sugars = self._sugars
         outliers = sugars.residues[sugars.outliers(positions)]
+        suites, suiteness = self._suites.conformers(positions)
         return NucleicAcidReport(
             int(sugars.judged().sum()),
             [self._names[index] for index in outliers],
+            len(suites),
+            [self._names[index] for index in self._suites.residues[suites == OUTLIER]],
+            float(suiteness.mean()) if len(suites) else 0.0,
             self._bases.pairs(positions).labels(self._names),
             len(sugars.residues),
         )

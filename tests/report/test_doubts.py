@@ -408,8 +408,12 @@ def test_half_maps_that_are_not_independent_are_doubted(falls, resolution, said)
 
 def test_opened_base_pairs_new_pucker_outliers_and_changed_sugars_are_doubts_with_their_places():
     summary = {
-        "geometry_initial": {"pucker_outliers": ["A A 1"], "pyranose_outliers": ["A BMA 3"]},
-        "geometry_final": {"pucker_outliers": ["A A 1", "A U 12"]},
+        "geometry_initial": {
+            "pucker_outliers": ["A A 1"],
+            "suite_outliers": ["A U 3", "A U 4"],
+            "pyranose_outliers": ["A BMA 3"],
+        },
+        "geometry_final": {"pucker_outliers": ["A A 1", "A U 12"], "suite_outliers": ["A U 4", "A U 7"]},
         "base_pairs_lost": ["A DA 6 - B DT 19 (cWW)"],
         # The second one has a usual chair now.
         "pyranose_changes": ["A NAG 1 (4C1 to 3,OB)", "A BMA 3 (E1 to 4C1)"],
@@ -418,6 +422,9 @@ def test_opened_base_pairs_new_pucker_outliers_and_changed_sugars_are_doubts_wit
     assert puckers.kind == "puckers" and "outliers of A U 12: look" in puckers.sentence
     assert pairs.kind == "base_pairs" and "A DA 6 - B DT 19 (cWW)" in pairs.sentence
     assert pairs.places[0].members == ("A DA 6", "B DT 19")
+    more = summary["geometry_final"] | {"suite_outliers": ["A U 3", "A U 4", "A U 7"]}
+    _, suites, *_ = doubts._nucleic_doubts(summary | {"geometry_final": more})
+    assert suites.kind == "suites" and "among them A U 7: look" in suites.sentence
     assert rings.kind == "pyranoses" and "sugars: A NAG 1 (4C1 to 3,OB): look" in rings.sentence
     assert rings.places[0].members == ("A NAG 1",)
     del summary["pyranose_changes"][0]

@@ -24,6 +24,8 @@ def test_puckers_and_pairs_of_rna_are_in_its_report(rna: Model) -> None:
     report = geometry_report(rna.topology, rna.positions).as_dict()
     assert report["pucker_count"] == 82 and report["pucker_outlier_count"] == 2
     assert report["pucker_outliers"] == ["A A 1", "A U 12"]
+    assert report["suite_count"] == 82 and report["suite_outlier_count"] == len(report["suite_outliers"]) == 8
+    assert report["mean_suiteness"] == pytest.approx(0.634, abs=1e-3)
     assert report["base_pair_count"] == 33 and "A G 2 - A C 74 (cWW)" in report["base_pairs"]
     assert report["twisted_count"] is None and report["rotamer_outlier_count"] is None
 
@@ -32,7 +34,8 @@ def test_dna_has_pairs_and_no_rule_for_puckers_and_a_protein_neither(small_data:
     dna = read_model(small_data / "zoo/1bna_duplex.pdb")
     report = geometry_report(dna.topology, dna.positions).as_dict()
     assert report["pucker_count"] == 0 and report["pucker_outlier_count"] is None
-    assert report["base_pair_count"] == 12
+    assert report["base_pair_count"] == 12 and report["suite_count"] == 0
+    assert report["mean_suiteness"] is report["suite_outlier_count"] is None
     protein = read_model(small_data / "emd5925_frag/5925_native.pdb")
     report = geometry_report(protein.topology, protein.positions).as_dict()
     assert report["base_pair_count"] is None and report["base_pairs"] == report["pucker_outliers"] == []

@@ -41,6 +41,7 @@ _COMPARED = (
         "correlation",
         "ramachandran",
         "puckers",
+        "suites",
         "base_pairs",
         "pyranoses",
         "chirality",

@@ -323,6 +323,15 @@ def _nucleic_rows(geometry: Mapping[str, Any]) -> _Rows:
         share = f"{100 * geometry['pucker_outlier_count'] / geometry['pucker_count']:.2f}"
         by_phosphate = "openmm-density: δ and ε against Pperp, Richardson et al. 2008, RNA alone"
         rows.append(("Sugar pucker outliers (%)", share, by_phosphate))
+    if geometry["suite_count"]:
+        count, by_conformers = (
+            geometry["suite_count"],
+            "openmm-density: the 54 conformers of Richardson et al. 2008",
+        )
+        rows += [
+            ("Suite outliers (%)", f"{100 * geometry['suite_outlier_count'] / count:.2f}", by_conformers),
+            ("Mean suiteness", f"{geometry['mean_suiteness']:.3f}", by_conformers),
+        ]
     if geometry["base_pair_count"] is not None:
         by_bonds = "openmm-density: two or more N, O hydrogen bonds between bases in one plane"
         rows.append(("Base pairs", str(geometry["base_pair_count"]), by_bonds))

@@ -81,10 +81,10 @@ def find_sugars(topology: app.Topology) -> Sugars:
     atoms = dict(zip(_NAMES, table.T))
     base = np.where(atoms["N9"] >= 0, atoms["N9"], atoms["N1"])
     behind = np.where(atoms["N9"] >= 0, atoms["C4"], atoms["C2"])
-    by_carbon = _partners(topology, "C1'", "C5")[atoms["C1'"]] >= 0  # as in pseudouridine
+    by_carbon = bonded_partners(topology, "C1'", "C5")[atoms["C1'"]] >= 0  # as in pseudouridine
     base = np.where(by_carbon, atoms["C5"], base)
     behind = np.where(by_carbon, atoms["C4"], behind)
-    following = np.append(_partners(topology, "O3'", "P"), -1)[atoms["O3'"]]
+    following = np.append(bonded_partners(topology, "O3'", "P"), -1)[atoms["O3'"]]
     return Sugars(
         residues,
         table[:, : len(_RING)],
@@ -95,7 +95,7 @@ def find_sugars(topology: app.Topology) -> Sugars:
     )
 
 
-def _partners(topology: app.Topology, name: str, of: str) -> np.ndarray:
+def bonded_partners(topology: app.Topology, name: str, of: str) -> np.ndarray:
     """Return for each atom of one name an atom of another that it is bonded to, else -1, int (N,)."""
     found = np.full(topology.getNumAtoms(), -1)
     for a, b in topology.bonds():

@@ -273,6 +273,7 @@ def _places_to_look(summary: Mapping[str, Any], geometry: Mapping[str, Any]) -> 
         "Rotamer outliers": geometry["rotamer_outliers"],
         "Sugar pucker outliers": geometry["pucker_outliers"],
         "Sugars with an unusual ring": geometry["pyranose_outliers"],
+        "Suite outliers": geometry["suite_outliers"],
         "Wrong-handed centres": geometry["wrong_centres"],
         "Largest deviations of a bond and of an angle": [
             atoms for atoms in (geometry["worst_bond_atoms"], geometry["worst_angle_atoms"]) if atoms

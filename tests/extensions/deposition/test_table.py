@@ -115,6 +115,7 @@ def test_nucleic_acids_have_puckers_and_pairs_and_no_peptides(known, small_data,
     found = rows(table_one(replace(known, geometry=geometry, figures=known.figures | {"map": of_map})))
     assert found["Base pairs"][0] == pairs
     assert found["CC of bases"][0] == "0.812" and found["CC of sugars and phosphates"][0] == "0.750"
+    assert ("Mean suiteness" in found) == ("Suite outliers (%)" in found) == (name == "4p5j_rna")
     of_rna = found.get("Sugar pucker outliers (%)")
     assert of_rna is None if name.startswith("1bna") else of_rna[0] == "2.44" and "Pperp" in of_rna[1]
     assert not any(word in row for row in found for word in ("eptides", "Ramachandran", "Side chains"))
