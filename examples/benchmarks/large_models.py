@@ -1,44 +1,183 @@
 """What fits of large models take: seconds by part, and memory of the fit and of the processes beside it.
 
 A block of adenylate kinases, open, is fitted into the simulated map of the same block, closed. Memory is what the system
-counts as each process's own, with its share of what several have (PSS), looked at twice a second.
+counts as each process's own, with its share of what several have (PSS), looked at twice a second. With `--sizes` blocks of
+so many non-hydrogen atoms are not fitted but set up, each in a process of its own, and a step and its forces are timed.
 
     python examples/benchmarks/large_models.py --copies 2 3 2 --steps 1000
     python examples/benchmarks/large_models.py --copies 5 5 2 --steps 5000 --platform CUDA --json large.json
+    python examples/benchmarks/large_models.py --sizes 1700 10000 100000 1000000 --platform CUDA --json sizes.json
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import resource
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from itertools import product
+from itertools import islice, product
 from pathlib import Path
+from typing import Any
 
 import gemmi
+import numpy as np
+from figures import write_figures
 
 from openmm_density.base.atomic_files import write_text
 
 MODELS = Path(__file__).resolve().parents[1] / "data"
 SPACING = 75.0
 """Å from one copy to the next."""
-RESOLUTION = 4.0
+RESOLUTION, VOXEL = 4.0, 1.2
+COPY = 1656
+"""Non-hydrogen atoms of an adenylate kinase."""
 
 
 def main() -> None:
-    """Make the block, fit it, and print what that took."""
+    """Make the block, fit it, and print what that took; or set blocks up."""
     arguments = _arguments()
+    if arguments.only:
+        print(json.dumps(set_up(arguments.only, arguments.platform)), flush=True)
+    elif arguments.sizes:
+        rows = []
+        for size in arguments.sizes:
+            rows.append(_by_itself(size, arguments.platform))
+            if arguments.json:
+                write_figures(arguments.json, rows)
+    else:
+        _fit(arguments)
+
+
+def _by_itself(size: int, platform: str) -> dict[str, Any]:
+    """Return what `set_up` does in a process of its own."""
+    command = [sys.executable, "-u", __file__, "--only", str(size), "--platform", platform]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            print(line, end="", flush=True)
+    if process.returncode:
+        raise SystemExit(f"{size} atoms ended with status {process.returncode}")
+    found: dict[str, Any] = json.loads(line)
+    return found
+
+
+def set_up(size: int, platform: str) -> dict[str, Any]:
+    """Set a block up as a fit does; print the seconds of each part as they come, and return all figures.
+
+    ``alone``: the density force of the non-hydrogen atoms and no other, ms; ``density``: the same in the whole System.
+    """
+    import openmm
+
+    from openmm_density import DensityFit, DensityMap, FlexibleFit
+    from openmm_density.base.stopwatch import Stopwatch
+    from openmm_density.fitting.measurements import density_milliseconds
+    from openmm_density.fitting.platforms import make_context, platform_named
+    from openmm_density.models import read_model
+    from openmm_density.validation.map_checks import MapChecks
+
+    copies = max(round(size / COPY), 1)
+    side = int(np.ceil(round(copies ** (1 / 3), 6)))
+    told: dict[str, Any] = {"size": size, "seconds": {}, "ms": {}}
+    begun = [time.monotonic()]
+
+    def took(part: str) -> None:
+        now = time.monotonic()
+        told["seconds"][part] = now - begun[0]
+        told["megabytes"] = _megabytes_at_most()
+        print(f"{size} atoms: {part} {now - begun[0]:.1f} s, {told['megabytes']:.0f} MB", flush=True)
+        begun[0] = time.monotonic()
+
+    def timed(what: str, call: Callable[[], object], times: int = 5) -> None:
+        ticks = [time.perf_counter()]
+        for _ in range(times + 1):
+            call()
+            ticks.append(time.perf_counter())
+        told["ms"][what] = 1000 * float(np.median(np.diff(ticks[1:])))
+        print(f"{size} atoms: {what} {told['ms'][what]:.2f} ms", flush=True)
+
+    def stepping(system: openmm.System, positions: np.ndarray, name: str) -> openmm.Context:
+        context = make_context(system, openmm.VerletIntegrator(1e-6), platform_named(platform))
+        context.setPositions(positions / 10)
+        context.setParameter(name, 10.0 * size)
+        return context
+
+    def step(context: openmm.Context, times: int = 10) -> None:
+        context.getIntegrator().step(times)
+        context.getState(energy=True)
+
+    with tempfile.TemporaryDirectory() as name:
+        paths = [Path(name) / f"{conformation}.cif" for conformation in ("open", "closed")]
+        for path in paths:
+            write_block(path.stem, islice(product(range(side), repeat=3), copies), path)
+        took("made")
+        model = read_model(paths[0])
+        took("reading")
+        target = read_model(paths[1])
+        simulated = DensityMap.simulate(target.topology, target.positions, RESOLUTION, voxel_size=VOXEL)
+        del target
+    told |= {"atoms": len(model.positions), "voxels": int(np.prod(simulated.shape))}
+    took("map simulated")
+    alone = DensityFit(simulated, model.topology, RESOLUTION, positions=model.positions, force_group=2)
+    system = openmm.System()
+    for _ in model.positions:
+        system.addParticle(12.0)
+    system.addForce(alone.create_force())
+    context = stepping(system, model.positions, alone.parameter_name)
+    took("density alone")
+    told["ms"]["alone"] = density_milliseconds(context)
+    timed("10 steps with density alone", lambda: step(context))
+    del context, system, alone
+    begun[0] = time.monotonic()
+    watch = Stopwatch()
+    options = {"platform": platform, "place": "off", "map_checks": MapChecks(), "stopwatch": watch}
+    fit = FlexibleFit(model, simulated, RESOLUTION, "quick", search="off", **options)
+    told["particles"] = fit.system.getNumParticles()
+    told["within"] = watch.seconds_within
+    took("preparation")
+    context = stepping(fit.system, fit.prepared.positions, fit.density.parameter_name)
+    took("Context")
+    openmm.LocalEnergyMinimizer.minimize(context, maxIterations=10)
+    took("10 iterations of the minimiser")
+    told["ms"]["density"] = density_milliseconds(context)
+    timed("10 steps", lambda: step(context))
+    told["gpu_megabytes"] = _gpu_megabytes()
+    fit.beside.end()
+    return told
+
+
+def _megabytes_at_most() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
+
+
+def _gpu_megabytes() -> float | None:
+    """Return what the GPU holds, of all processes; None without one."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return None
+    free, there = torch.cuda.mem_get_info()
+    return (there - free) / 1e6
+
+
+def _fit(arguments: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for conformation in ("open", "closed"):
-            write_block(conformation, arguments.copies, folder / f"{conformation}.cif")
+            write_block(conformation, product(*map(range, arguments.copies)), folder / f"{conformation}.cif")
         command = [sys.executable, "-m", "openmm_density"]
         resolution = ["--resolution", f"{RESOLUTION:g}"]
-        target = [str(folder / "closed.cif"), "--voxel-size", "1.2", "--output", str(folder / "map.mrc")]
+        target = [
+            str(folder / "closed.cif"),
+            "--voxel-size",
+            f"{VOXEL:g}",
+            "--output",
+            str(folder / "map.mrc"),
+        ]
         subprocess.run([*command, "simulate", *target, *resolution], check=True)
         given = [
             str(folder / "open.cif"),
@@ -67,11 +206,11 @@ def main() -> None:
         write_text(arguments.json, json.dumps(told, indent=2) + "\n")
 
 
-def write_block(conformation: str, copies: list[int], path: Path) -> None:
+def write_block(conformation: str, places: Iterable[tuple[int, ...]], path: Path) -> None:
     """Write a block of copies of adenylate kinase, each a chain of its own."""
     given = gemmi.read_structure(str(MODELS / f"adk_{conformation}.pdb"))
     block, model = gemmi.Structure(), gemmi.Model(1)
-    for number, place in enumerate(product(*map(range, copies)), start=1):
+    for number, place in enumerate(places, start=1):
         for chain in given[0]:
             copy = chain.clone()
             copy.name = f"{chain.name}{number}"
@@ -117,6 +256,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--copies", type=int, nargs=3, default=[2, 3, 2], metavar="N", help="along x, y and z"
     )
+    parser.add_argument("--sizes", type=int, nargs="+", metavar="ATOMS", help="set blocks of these up")
+    parser.add_argument("--only", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--platform", default="CPU")
     parser.add_argument("--json", type=Path)
