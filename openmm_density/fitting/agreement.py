@@ -80,10 +80,8 @@ def poorest(residues: Sequence[dict[str, Any]], stage: str) -> list[tuple[int, d
 
 
 def begin_reports(fit: FlexibleFit, result: FitResult) -> None:
-    """Begin what `model_agreement` and the summary need, where something is done beside the fit."""
+    """Begin what `model_agreement` needs, where something is done beside the fit."""
     _map_reports(fit, result)
-    if fit.beside.has_processes and not result.interrupted:
-        fit.checks_after(result)
 
 
 def _map_reports(fit: FlexibleFit, result: FitResult) -> dict[str, HelperResult[dict[str, Any]]]:

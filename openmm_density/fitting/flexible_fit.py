@@ -26,8 +26,8 @@ from ..models.structures import Model
 from ..restraints.planarity import SIGMA
 from ..validation.geometry import GeometryReport
 from ..validation.map_checks import MapChecks
-from ..validation.model_report import report_without_scores, with_scores
-from ..validation.q_score import q_scores
+from ..validation.model_report import correlation_report, fsc_report, joined_report
+from ..validation.q_score import atom_q_scores, scores_of_atoms
 from .checkpoints import RunFolder
 from .checks import (
     check_arguments,
@@ -62,6 +62,8 @@ from .worker_process import available_cores
 
 REPORT_INTERVAL = 200
 SAVE_INTERVAL = 2000
+Q_SCORES_AT_ONCE = 3
+"""Parts of a model's atoms whose Q-scores are found side by side."""
 
 
 class FlexibleFit:
@@ -334,12 +336,21 @@ class FlexibleFit:
         """
         key, shared = (id(topology), positions.tobytes()), self.beside.shared
         model, density_map = shared(topology), shared(self.density_map)
-        # Side by side, as each takes seconds of a large model.
-        scores = self.beside.once(key, q_scores, density_map, model, positions)
-        others = self.beside.once(
-            key, report_without_scores, model, positions, density_map, self.density.resolution
-        )
-        return HelperResult(lambda: with_scores(others.result(), scores.result()))
+        of_map = model, positions, density_map, self.density.resolution
+        # Side by side, as each takes seconds of a large model; the longest first.
+        curve = self.beside.once(key, fsc_report, *of_map)
+        parts = Q_SCORES_AT_ONCE if self.beside.has_processes else 1
+        scores = [
+            self.beside.once((*key, part), atom_q_scores, density_map, model, positions, part, parts)
+            for part in range(parts)
+        ]
+        others = self.beside.once(key, correlation_report, *of_map)
+
+        def joined() -> dict[str, Any]:
+            atoms = np.fmax.reduce([each.result() for each in scores])
+            return joined_report(others.result(), curve.result(), scores_of_atoms(topology, atoms))
+
+        return HelperResult(joined)
 
     def checks_after(self, result: FitResult) -> HelperResult[MapChecks]:
         """Return what a fitted model says of the map, found out once, and beside the fit where that has processes."""

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 from ..maps.density_map import DensityMap
 from .worker_process import NoAnswer, SharedArgument, WorkerPool, available_cores
 
-MOST_PROCESSES = 4
+MOST_PROCESSES = 6
 """There is no more to do beside a fit."""
 LARGEST_MAP = 1 << 28
 """Bytes; each process would hold a map of its own."""

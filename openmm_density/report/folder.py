@@ -18,7 +18,7 @@ from ..fitting.checkpoints import RunFolder, log_table, remove_leftovers
 from ..fitting.fit_result import FitResult, Written
 from ..fitting.flexible_fit import FlexibleFit
 from ..fitting.half_maps import StrengthScan
-from ..fitting.helper_processes import HelperProcesses
+from ..fitting.helper_processes import HelperProcesses, HelperResult
 from ..fitting.installed_extensions import extensions
 from ..fitting.locks import FolderLock
 from ..fitting.written_atoms import (
@@ -54,6 +54,7 @@ class OutputFolder:
         check_usable(self.path, overwrite, resume)
         unfinished = self.path / UNFINISHED
         self._made, self._resumed = not self.path.exists(), resume
+        self._pending: list[HelperResult[None]] = []
         try:
             self._lock = FolderLock(self.path)
         except InputError:
@@ -109,6 +110,9 @@ class OutputFolder:
         fit.stopwatch.begin("writing")
         begin_reports(fit, result)
         (limit, left_out), simulated = self._write_models(result, fit.beside), result.as_simulated()
+        # Behind the files, for which the processes that are left suffice.
+        if fit.beside.has_processes and not result.interrupted:
+            fit.checks_after(result)
         for extension in extensions():
             extension.write(self.path, fit, result)
         self._write_course(fit, result)
@@ -121,6 +125,8 @@ class OutputFolder:
             summary = kept_and_simulated(fit, result, simulated_agreement) | {"command": command}
             summary |= summarize(fit, result, agreement, model_path, map_path, scan, limit, self._spellings)
             summary |= {"left_out": left_out, "notes": [*summary["notes"], *left_out]}
+            with fit.stopwatch.part("writing"):
+                self._finish_models()
             for extension in extensions():
                 extension.complete(self.path, fit, result, agreement, summary, crystal)
         write_summary(self.path / "summary.json", summary | times_of(fit.stopwatch, scan))
@@ -175,11 +181,11 @@ class OutputFolder:
         self, name: str, result: FitResult, beside: HelperProcesses | None = None
     ) -> tuple[str | None, list[str]]:
         """Write the final model of a result in its formats; return what PDB cannot hold, and what of the input is left out."""
-        prepared, beside = result.prepared, beside or HelperProcesses()
+        prepared, waits, beside = result.prepared, beside is None, beside or HelperProcesses()
         header = replace(prepared_header(prepared), occupancies=prepared_occupancies(result))
         lasting = beside.shared(prepared.topology)
         of_all = self.path / f"{name}.cif", lasting, result.final, prepared.b_factors, header
-        all_atoms = beside.begin(write_cif, *of_all)
+        self._pending.append(beside.begin(write_cif, *of_all))
         in_input = prepared.input_positions(result.final)
         limit = pdb_limit(prepared.model, in_input)
         pdb, cif = self.path / f"{name}.pdb", self.path / f"{name}_input.cif"
@@ -196,8 +202,14 @@ class OutputFolder:
             cif.unlink(missing_ok=True)
         else:
             left_out = write_model_cif(cif, *written)
-        all_atoms.result()
+        if waits:
+            self._finish_models()
         return None if limit is None else f"{limit}; {cif.name} holds the input's atoms instead", left_out
+
+    def _finish_models(self) -> None:
+        """Wait for the files that are written beside the fit."""
+        while self._pending:
+            self._pending.pop().result()
 
     def _write_report(self, fit: FlexibleFit, result: FitResult, summary: dict[str, Any]) -> None:
         """Write the page; where that fails, the other results stay, and a note of the summary says why."""

@@ -89,46 +89,52 @@ def map_report(
     "water" or "other"), ``correlation`` and ``q_score``. The Q-scores take about 0.6 ms an atom, and the curve as long again,
     on one core.
     """
-    agreement = report_without_scores(topology, positions, density_map, resolution)
-    return with_scores(agreement, q_scores(density_map, topology, positions_in_angstrom(positions)))
+    scores = q_scores(density_map, topology, positions_in_angstrom(positions))
+    curve = fsc_report(topology, positions, density_map, resolution)
+    return joined_report(correlation_report(topology, positions, density_map, resolution), curve, scores)
 
 
-def report_without_scores(
+def correlation_report(
     topology: app.Topology, positions: Any, density_map: DensityMap, resolution: Any
 ) -> dict[str, Any]:
-    """Return what `map_report` does, but None for the Q-scores, which take as long as all the rest: see `with_scores`."""
+    """Return what `map_report` does without the curve and the Q-scores, which take longer: see `joined_report`."""
     positions = positions_in_angstrom(positions)
     identities = [_identity(residue) for residue in topology.residues()]
     correlation = MapCorrelation(density_map, topology, resolution)
     overall, correlations = correlation.evaluate(positions)
-    # Without an atom in the map there is nothing to mask the map around.
-    curve = (
-        model_fsc(density_map, topology, positions, resolution)
-        if np.isfinite(density_map.value_at(positions)).any()
-        else None
-    )
-    crossing = None if curve is None else curve.crossing()
     return {
         "cc_mask": overall,
         **nucleic_correlations(correlation, topology, positions),
-        "q_score": None,
-        "fsc_resolution": None if crossing is None else _known(crossing.resolution),
-        "fsc_falls": None if crossing is None else crossing.falls,
-        "fsc": None if curve is None else curve.as_dict(),
         "residues": [
-            {**identity, "correlation": _known(cc), "q_score": None}
-            for identity, cc in zip(identities, correlations)
+            {**identity, "correlation": _known(cc)} for identity, cc in zip(identities, correlations)
         ],
     }
 
 
-def with_scores(agreement: dict[str, Any], scores: QScores) -> dict[str, Any]:
-    """Return what `map_report` does, of `report_without_scores` and the Q-scores of the same model."""
+def fsc_report(
+    topology: app.Topology, positions: Any, density_map: DensityMap, resolution: Any
+) -> dict[str, Any]:
+    """Return the part of `map_report` that is the Fourier shell correlation."""
+    positions = positions_in_angstrom(positions)
+    # Without an atom in the map there is nothing to mask the map around.
+    if not np.isfinite(density_map.value_at(positions)).any():
+        return {"fsc_resolution": None, "fsc_falls": None, "fsc": None}
+    curve = model_fsc(density_map, topology, positions, resolution)
+    crossing = curve.crossing()
+    return {
+        "fsc_resolution": _known(crossing.resolution),
+        "fsc_falls": crossing.falls,
+        "fsc": curve.as_dict(),
+    }
+
+
+def joined_report(correlation: dict[str, Any], curve: dict[str, Any], scores: QScores) -> dict[str, Any]:
+    """Return what `map_report` does, of its parts for one model."""
     rows = [
         row | {"q_score": _known(score)}
-        for row, score in zip(agreement["residues"], scores.residues, strict=True)
+        for row, score in zip(correlation["residues"], scores.residues, strict=True)
     ]
-    return agreement | {"q_score": _known(scores.mean), "residues": rows}
+    return correlation | {"q_score": _known(scores.mean)} | curve | {"residues": rows}
 
 
 def nucleic_correlations(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -81,21 +81,38 @@ def q_scores(density_map: DensityMap, topology: Topology, positions: Any, *, sig
     ----------
     G. Pintilie et al., Nat. Methods 17, 328 (2020).
     """
+    return scores_of_atoms(topology, atom_q_scores(density_map, topology, positions, sigma=sigma))
+
+
+def atom_q_scores(
+    density_map: DensityMap,
+    topology: Topology,
+    positions: Any,
+    part: int = 0,
+    parts: int = 1,
+    sigma: Any = SIGMA,
+) -> np.ndarray:
+    """Return `q_scores` of atoms, shape (N,), or those of a part: of so many `parts`, which may be found side by side."""
     sigma = checked_length(sigma, "sigma", zero=False)
     positions = checked_positions(positions, topology.getNumAtoms(), topology)
-    atoms = list(topology.atoms())
+    elements = [atom.element for atom in topology.atoms()]
     heavy = np.array(
-        [a.index for a in atoms if a.element is not None and a.element.atomic_number > 1], dtype=np.int64
+        [k for k, each in enumerate(elements) if each is not None and each.atomic_number > 1], dtype=np.int64
     )
     if not len(heavy):
         raise InputError(
             "the model has no non-hydrogen atom, and only those have a Q-score",
             remedy="give a model that has some",
         )
-    scores = np.full(len(atoms), np.nan)
-    scores[heavy] = _correlations(density_map, positions[heavy], sigma)
+    scores = np.full(len(elements), np.nan)
+    firsts = range(0, len(heavy), _ATOMS_AT_ONCE)[part::parts]
+    scores[heavy] = _correlations(density_map, positions[heavy], sigma, firsts)
+    return scores
 
-    residue_of_atom = np.array([atom.residue.index for atom in atoms], dtype=np.int64)
+
+def scores_of_atoms(topology: Topology, scores: np.ndarray) -> QScores:
+    """Return `q_scores` of those of atoms, shape (N,)."""
+    residue_of_atom = np.array([atom.residue.index for atom in topology.atoms()], dtype=np.int64)
     known = np.isfinite(scores)
     n_residues = topology.getNumResidues()
     count = np.bincount(residue_of_atom[known], minlength=n_residues)
@@ -158,8 +175,10 @@ def usual_q(topology: Topology, resolution: float) -> float | None:
     return mean if mean > 0 else None
 
 
-def _correlations(density_map: DensityMap, positions: np.ndarray, sigma: float) -> np.ndarray:
-    """Correlate the map with the reference Gaussian around each of the positions."""
+def _correlations(
+    density_map: DensityMap, positions: np.ndarray, sigma: float, firsts: Sequence[int]
+) -> np.ndarray:
+    """Correlate the map with the reference Gaussian around positions: those at hand from each first one on, NaN for others."""
     n = len(positions)
     # Of the values v of the map and g of the Gaussian: 1, v, v², g, g², v g. The map's value at the atom is taken off first, or a
     # large constant in the map would drown what varies.
@@ -174,10 +193,10 @@ def _correlations(density_map: DensityMap, positions: np.ndarray, sigma: float) 
             row += np.bincount(atoms - first, weights, len(row))
 
     gaussian = np.exp(-0.5 * (RADII / sigma) ** 2)
-    for first in range(0, n, _ATOMS_AT_ONCE):
+    for first in firsts:
         every = np.repeat(np.arange(first, min(first + _ATOMS_AT_ONCE, n)), POINTS_PER_SHELL)
         add(first, every, centre[every], np.ones(len(every)))
-    for first, atoms, shells, points in _own_points(positions):
+    for first, atoms, shells, points in _own_points(positions, firsts):
         add(first, atoms, density_map.value_at(points), gaussian[shells])
 
     count, v, vv, g, gg, vg = sums
@@ -185,13 +204,16 @@ def _correlations(density_map: DensityMap, positions: np.ndarray, sigma: float) 
         variances = (vv - v**2 / count) * (gg - g**2 / count)
         scores = (vg - v * g / count) / np.sqrt(variances)
     varies = vv - v**2 / np.maximum(count, 1) > 1e-12 * centre**2
-    return np.where(np.isfinite(centre), np.where(varies, scores, 0.0), np.nan)
+    known = np.isfinite(centre) & np.isin(np.arange(n) // _ATOMS_AT_ONCE, np.array(firsts) // _ATOMS_AT_ONCE)
+    return np.where(known, np.where(varies, scores, 0.0), np.nan)
 
 
-def _own_points(positions: np.ndarray) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
+def _own_points(
+    positions: np.ndarray, firsts: Sequence[int]
+) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
     """Yield the points of shells that belong to their atom: the first of the atoms at hand, atoms, shells and points (P, 3)."""
     away, begins = _neighbours(positions)
-    for first in range(0, len(positions), _ATOMS_AT_ONCE):
+    for first in firsts:
         pending = np.arange(first, min(first + _ATOMS_AT_ONCE, len(positions)))
         filled = np.zeros(len(pending), dtype=np.int64)
         for attempt in range(_TRIES):

@@ -149,4 +149,4 @@ def test_processes_are_for_gpus_with_cores_and_maps_that_are_not_too_large(monke
         HelperProcesses.of_fit(platform, threads, small)
     monkeypatch.setattr(helper_processes, "LARGEST_MAP", 100)
     HelperProcesses.of_fit("CUDA", None, small)
-    assert counts == [4, 1, 0, 0, 0, 0]
+    assert counts == [6, 1, 0, 0, 0, 0]

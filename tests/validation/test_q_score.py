@@ -9,7 +9,7 @@ from openmm import app, unit
 from openmm_density import DensityMap
 from openmm_density.base.errors import InputError
 from openmm_density.models import read_model
-from openmm_density.validation.q_score import expected_q, q_scores, usual_q
+from openmm_density.validation.q_score import atom_q_scores, expected_q, q_scores, usual_q
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +82,12 @@ def test_scores_are_those_of_a_loop_over_points(fragment, sigma):
 def test_published_value_of_tobacco_mosaic_virus(virus):
     # EMD-4413 with 6I5A: 0.679 at σ = 0.4 in the table that the authors of the Q-score publish for the EMDB.
     assert q_scores(*virus).mean == pytest.approx(0.679, abs=0.01)
+
+
+def test_parts_of_the_atoms_have_the_scores_of_all(virus):
+    parts = [atom_q_scores(*virus, part, 3) for part in range(3)]
+    assert (np.isfinite(parts).sum(axis=0) <= 1).all()
+    np.testing.assert_array_equal(np.fmax.reduce(parts), q_scores(*virus).atoms)
 
 
 def test_means_are_over_atoms_without_hydrogens(virus):
