@@ -28,7 +28,7 @@ from ..validation.geometry import GeometryReport
 from ..validation.map_checks import MapChecks
 from ..validation.model_report import correlation_report, fsc_report, joined_report
 from ..validation.q_score import atom_q_scores, scores_of_atoms
-from .checkpoints import RunFolder
+from .checkpoints import RunFolder, TrajectoryFolder
 from .checks import (
     check_arguments,
     check_driven,
@@ -150,6 +150,8 @@ class FlexibleFit:
         The target, corrected, with its resolution.
     density_map : DensityMap
         The same as a map.
+    map_path : Path, optional
+        The file that it was read from.
     corrections : MapCorrections
     map_checks : MapChecks
         What was found out about the map with the model where it starts.
@@ -244,6 +246,7 @@ class FlexibleFit:
                 systems, fit_map, self.protocol, run, measurements, self.solute, self.stopwatch, self.beside
             )
         self._expose(fit_map, start, run, systems, chemistry)
+        self.map_path = density_map.path
 
     def _expose(
         self,
@@ -388,7 +391,8 @@ class FlexibleFit:
         Parameters
         ----------
         folder : RunFolder, optional
-            Where states and trajectory are kept. If it holds a state of this fit, the fit goes on from there.
+            Where states and trajectory are kept. If it holds a state of this fit, the fit goes on from there. Without one
+            the trajectory alone is kept, in a temporary folder, until the result is forgotten.
         progress : callable or bool, optional
             Called with step, number of steps, stage or what is being done before it (as ``register: A 61-72 (12 of 40)``), and
             the newest row of the log, or None where there is none since the last. Or whether a bar is shown: by default in a
@@ -416,7 +420,8 @@ class FlexibleFit:
                 self.map_report(model.topology, model.positions)
         stages = [(stage.name, self.rebuilds_before(n)) for n, stage in enumerate(self.protocol.stages)]
         with self.beside.ended_by_errors(), shown_progress(progress, stages) as told:
-            result = self._run.run(folder, told, on_interrupt, on_end)
+            run = folder or TrajectoryFolder()
+            result = replace(self._run.run(run, told, on_interrupt, on_end), ran=(self, run))
             with nullcontext(stop) if stop else StopRequest(on_interrupt, on_end) as ends:
                 result = extended(self, result, folder, ends, told)
             if folder is not None:
