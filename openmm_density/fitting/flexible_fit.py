@@ -14,6 +14,7 @@ import numpy as np
 import openmm
 import torch
 from openmm import app
+from scipy import fft
 
 from ..base.progress import shown_progress
 from ..base.stopwatch import Stopwatch
@@ -227,6 +228,7 @@ class FlexibleFit:
         self.stopwatch, self.reference, self.symmetry = stopwatch or Stopwatch(), reference, symmetry
         with self.stopwatch.part("preparation"), ExitStack() as preparation:
             run = RunOptions(seed, platform, threads, report_interval, save_interval, explain_time)
+            preparation.enter_context(fft.set_workers(threads or available_cores()))
             fit_map = FitMap(density_map, resolution_in_angstrom(resolution), corrections)
             self._other_maps = maps = OtherMaps.of(fit_map, free_map, half_maps)
             by = forcefield, solvent, ligand_forcefield, ligands, dictionaries, allow_scripts
@@ -285,7 +287,7 @@ class FlexibleFit:
         is_alone = (run.threads or available_cores()) == 1
         return examined_and_prepared(
             None if is_alone else expected_model(model, fit_map, place),
-            lambda: examine_start(model, fit_map, place, run.threads),
+            partial(_examined, model, fit_map, place, run.threads),
             prepare,
             self.stopwatch,
         )
@@ -419,7 +421,8 @@ class FlexibleFit:
             if model is not None and self.beside.has_processes:
                 self.map_report(model.topology, model.positions)
         stages = [(stage.name, self.rebuilds_before(n)) for n, stage in enumerate(self.protocol.stages)]
-        with self.beside.ended_by_errors(), shown_progress(progress, stages) as told:
+        workers = fft.set_workers(self.threads or available_cores())
+        with workers, self.beside.ended_by_errors(), shown_progress(progress, stages) as told:
             run = folder or TrajectoryFolder()
             result = replace(self._run.run(run, told, on_interrupt, on_end), ran=(self, run))
             with nullcontext(stop) if stop else StopRequest(on_interrupt, on_end) as ends:
@@ -430,6 +433,12 @@ class FlexibleFit:
         if folder is None:
             self.beside.end()
         return result
+
+
+def _examined(model: Model, fit_map: FitMap, place: str, threads: int | None) -> Examination:
+    """Look at the map with the model; what SciPy's transforms are told counts in one thread, and this may be another."""
+    with fft.set_workers(threads or available_cores()):
+        return examine_start(model, fit_map, place, threads)
 
 
 def _copies_of(symmetry: AssemblySymmetry | None) -> dict[str, Any]:
