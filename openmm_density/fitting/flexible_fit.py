@@ -228,7 +228,6 @@ class FlexibleFit:
         self.stopwatch, self.reference, self.symmetry = stopwatch or Stopwatch(), reference, symmetry
         with self.stopwatch.part("preparation"), ExitStack() as preparation:
             run = RunOptions(seed, platform, threads, report_interval, save_interval, explain_time)
-            preparation.enter_context(fft.set_workers(threads or available_cores()))
             fit_map = FitMap(density_map, resolution_in_angstrom(resolution), corrections)
             self._other_maps = maps = OtherMaps.of(fit_map, free_map, half_maps)
             by = forcefield, solvent, ligand_forcefield, ligands, dictionaries, allow_scripts
@@ -461,9 +460,10 @@ def _prepared(
 
 
 def _loading_beside(run: RunOptions, fit_map: FitMap, preparation: ExitStack) -> HelperProcesses:
-    """Return what is done beside a fit, whose processes load what they need while it is prepared."""
+    """Return what is done beside a fit, whose processes load what they need while it is prepared, in as many threads as it may."""
     beside = HelperProcesses.of_fit(run.platform, run.threads, fit_map.density_map)
     preparation.enter_context(beside.ended_by_errors())
+    preparation.enter_context(fft.set_workers(run.threads or available_cores()))
     return beside
 
 
