@@ -460,7 +460,7 @@ def _prepared(
 
 
 def _loading_beside(run: RunOptions, fit_map: FitMap, preparation: ExitStack) -> HelperProcesses:
-    """Return what is done beside a fit, whose processes load what they need while it is prepared, in as many threads as it may."""
+    """Return what is done beside a fit, whose processes load what they need while it is prepared, in all the threads that it has."""
     beside = HelperProcesses.of_fit(run.platform, run.threads, fit_map.density_map)
     preparation.enter_context(beside.ended_by_errors())
     preparation.enter_context(fft.set_workers(run.threads or available_cores()))
