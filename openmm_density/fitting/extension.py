@@ -152,8 +152,8 @@ class FitExtension:
         """Return what acts in a fit."""
         return self
 
-    def running(self, first_stage: int) -> AbstractContextManager[None]:
-        """Return what goes on while the stages run, from one on; by numbers from 0."""
+    def running(self, state: RunState) -> AbstractContextManager[None]:
+        """Return what goes on while the stages run, from a state on."""
         return nullcontext()
 
     def rebuilds_before(self, number: int) -> bool:

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from hashlib import sha256
 from typing import Any
 
@@ -93,10 +93,10 @@ class FitRun:
             watch = Watch(progress or (lambda *_: None), stop, self._protocol.steps)
             state = self._first_state(folder, watch)
             for extension in self.extensions:
-                running.enter_context(extension.running(state.stage))
+                running.enter_context(extension.running(state))
             while state.stage < len(self._protocol.stages) and not stop.requested:
                 try:
-                    state = self.stages.segment(state, folder, watch, partial(self._save, folder))
+                    state = self.stages.segment(state, folder, watch)
                 except Unstable as error:
                     state = self.stages.rolled_back(state, folder, error)
                 if not stop.requested:

@@ -27,11 +27,13 @@ from ..models.predicted_errors import expected_errors, predicted_domains
 from ..models.preparation import Prepared
 from ..models.symmetry_operators import SymmetryOperators
 from ..restraints import (
+    GlycosidicRestraint,
     IdealGeometryRestraint,
     PlanarityRestraint,
     PositionalRestraint,
     RamachandranRestraint,
     Restraint,
+    SugarPuckerRestraint,
     make_restraints,
 )
 from .final_geometry import RESTRAINT_SCALES, stiffen
@@ -273,6 +275,24 @@ class FitSystems:
             elif stage.final and restraint.name in RESTRAINT_SCALES:
                 scaled = RESTRAINT_SCALES[restraint.name] * restraint.force_constant
                 context.setParameter(restraint.parameter_name, scaled)
+
+    def hold_sugars(self, flipped: Mapping[str, Mapping[int, float]], context: openmm.Context | None) -> None:
+        """Hold sugars and bases as a search left them, in a Context and in all that is made from now on.
+
+        `flipped`: by kind ("pucker", "base") and residue the phase or χ in radians; all others are held as at the start.
+        """
+        systems = [each for each in vars(self).values() if isinstance(each, openmm.System)]
+        systems += [system for _, system in self._systems.values()]
+        own = [] if context is None else [context.getSystem()]
+        for restraint in self.restraints:
+            if isinstance(restraint, (SugarPuckerRestraint, GlycosidicRestraint)):
+                restraint.flip(flipped[restraint.kind])
+                for force in chain.from_iterable(system.getForces() for system in (*systems, *own)):
+                    if force.getName() == type(restraint).__name__:
+                        restraint.update(force)
+                for force in chain.from_iterable(system.getForces() for system in own):
+                    if force.getName() == type(restraint).__name__:
+                        force.updateParametersInContext(context)
 
     def set_stiff_restraints(
         self, context: openmm.Context, stage: Stage, timestep: float | None = None

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Mapping
+from typing import ClassVar
 
-from ..models.chemistry.sugar_puckers import AMPLITUDE, C2_ENDO, C3_ENDO, LONGEST_OF_C2_ENDO, find_sugars
+import numpy as np
+import openmm
+
+from ..models.chemistry.sugar_puckers import AMPLITUDE, find_sugars
 from ..models.chemistry.torsions import torsion_angles
 from .torsions import TorsionRestraint
 
@@ -13,12 +17,35 @@ SUGAR_PUCKER_FORCE_CONSTANT = 100.0
 GLYCOSIDIC_FORCE_CONSTANT = 50.0
 """kJ/mol/rad²: a base that the density turns by 90° costs some 20 kJ/mol."""
 
-# Phases of RNA from here on are nearer to C2'-endo.
-_MIDDLE = np.radians(90.0)
 _HELD = (1, 2, 3)  # ν1, ν2 and ν3 tell phase and amplitude
 
 
-class SugarPuckerRestraint(TorsionRestraint):
+class _SugarRestraint(TorsionRestraint):
+    """What holds each nucleotide by one angle, from which the targets of its torsions follow; another one may be told."""
+
+    kind: ClassVar[str]
+    """What a search that turns it over calls it."""
+    _nucleotides: np.ndarray  # int (S,)
+    _angles: np.ndarray  # (S,), radians, of the start
+
+    def flip(self, flipped: Mapping[int, float]) -> None:
+        """Hold some residues, by their indices, at other angles (radians), and all others as at the start."""
+        angles = self._angles.copy()
+        for residue, angle in flipped.items():
+            angles[self._nucleotides == residue] = angle
+        self.targets = self._targets_of(angles)
+
+    def update(self, force: openmm.CustomTorsionForce) -> None:
+        """Set the targets of a force that was made before they changed."""
+        for number, (atoms, target) in enumerate(zip(self.torsions.tolist(), self.targets.tolist())):
+            force.setTorsionParameters(number, *atoms, [target])
+
+    def _targets_of(self, angles: np.ndarray) -> np.ndarray:
+        """Return the targets of all torsions by the angles (S,) of the nucleotides."""
+        raise NotImplementedError
+
+
+class SugarPuckerRestraint(_SugarRestraint):
     """Hold the puckers of the sugars of nucleotides.
 
     ``E = k w² [1 - exp(-x²/2w²)]``, ``x = max(0, |ν - ν₀| - 8°)``, w = 35°, for ν₁, ν₂ and ν₃ of a ring: soft, and released
@@ -42,29 +69,29 @@ class SugarPuckerRestraint(TorsionRestraint):
     name = "sugar-puckers"
     default_force_constant = SUGAR_PUCKER_FORCE_CONSTANT
     default_parameter_name = "sugar_pucker_strength"
+    kind = "pucker"
     tolerance = np.radians(8.0)
     limit = np.radians(35.0)
     well = np.radians(35.0)
 
     def _find(self) -> tuple[np.ndarray, np.ndarray]:
         sugars = find_sugars(self.topology)
-        phases = sugars.phases(self.start)
-        perpendicular = sugars.perpendiculars(self.start)
-        by_phosphate = np.where(perpendicular < LONGEST_OF_C2_ENDO, C2_ENDO, C3_ENDO)
-        contradicts = (np.abs(phases) > _MIDDLE) != (by_phosphate > _MIDDLE)
-        chosen = sugars.is_rna & np.isfinite(perpendicular) & contradicts
-        phases = np.where(chosen, by_phosphate, phases)
-        steps = np.radians(144.0) * (np.array(_HELD) - 2)
-        return (
-            sugars.ring_torsions[:, _HELD].reshape(-1, 4),
-            (AMPLITUDE * np.cos(phases[:, None] + steps)).ravel(),
+        contradicted, told = sugars.contradicted(self.start)
+        self._nucleotides, self._angles = (
+            sugars.residues,
+            np.where(contradicted, told, sugars.phases(self.start)),
         )
+        return sugars.ring_torsions[:, _HELD].reshape(-1, 4), self._targets_of(self._angles)
+
+    def _targets_of(self, angles: np.ndarray) -> np.ndarray:
+        steps = np.radians(144.0) * (np.array(_HELD) - 2)
+        return (AMPLITUDE * np.cos(angles[:, None] + steps)).ravel()
 
     def _quantity(self, torsion: np.ndarray) -> str:
         return {"O4": "ν1", "C1": "ν2", "C2": "ν3"}[self._atoms[torsion[0]].name[:2]]
 
 
-class GlycosidicRestraint(TorsionRestraint):
+class GlycosidicRestraint(_SugarRestraint):
     """Hold the glycosidic torsions χ, so that bases stay syn or anti.
 
     E is that of `SugarPuckerRestraint`, with ``x = max(0, |χ - χ₀| - 20°)``, w = 50°, and χ₀ the torsion in the start. A torsion
@@ -79,14 +106,20 @@ class GlycosidicRestraint(TorsionRestraint):
     name = "sugar-puckers"
     default_force_constant = GLYCOSIDIC_FORCE_CONSTANT
     default_parameter_name = "glycosidic_strength"
+    kind = "base"
     tolerance = np.radians(20.0)
     limit = np.radians(60.0)
     well = np.radians(50.0)
 
     def _find(self) -> tuple[np.ndarray, np.ndarray]:
-        chi = find_sugars(self.topology).chi
-        chi = chi[(chi >= 0).all(axis=1)]
-        return chi, torsion_angles(self.start, chi)
+        sugars = find_sugars(self.topology)
+        whole = (sugars.chi >= 0).all(axis=1)
+        chi = sugars.chi[whole]
+        self._nucleotides, self._angles = sugars.residues[whole], torsion_angles(self.start, chi)
+        return chi, self._angles
+
+    def _targets_of(self, angles: np.ndarray) -> np.ndarray:
+        return angles
 
     def _quantity(self, torsion: np.ndarray) -> str:
         return "χ"

@@ -47,6 +47,18 @@ class FlippedPeptide:
     gain: float  # What that is better by, in kJ/mol
 
 
+@dataclass(frozen=True)
+class FlippedSugar:
+    """A sugar in the other pucker, or a base that was turned over."""
+
+    residue: str  # As in ``A U 12``
+    row: int  # Its place in the model that was given, from 0
+    kind: str  # "pucker" or "base"
+    before: int  # `before`, `after`: the phase of pseudorotation, or χ, in degrees
+    after: int
+    gain: float  # What that is better by, in kJ/mol
+
+
 @dataclass
 class Changes:
     """What a `Rebuilding` has done so far."""
@@ -56,7 +68,8 @@ class Changes:
     side_chains: list[FittedRotamer] = field(default_factory=list)
     places_left: int = 0  # In how many more places they would have been tried, had the fit had more steps
     peptides: list[FlippedPeptide] = field(default_factory=list)
-    flips_left: int = 0  # The same of peptides and loops
+    flips_left: int = 0  # The same of peptides and loops, sugars and bases
+    sugars: list[FlippedSugar] = field(default_factory=list)
 
     @property
     def left_out(self) -> list[str]:
@@ -92,6 +105,13 @@ def rebuilt_in_words(rebuilding: Sequence[Mapping[str, Any]]) -> str | None:
     flipped = {peptide["row"] for each in kept for peptide in each.get("peptides", ())}
     if flipped:
         parts.append("1 peptide flipped" if len(flipped) == 1 else f"{len(flipped)} peptides flipped")
+    for kind, one, many in (
+        ("pucker", "1 sugar in the other pucker", "sugars in the other pucker"),
+        ("base", "1 base turned over", "bases turned over"),
+    ):
+        rows = {sugar["row"] for each in kept for sugar in each.get("sugars", ()) if sugar["kind"] == kind}
+        if rows:
+            parts.append(one if len(rows) == 1 else f"{len(rows)} {many}")
     refitted = {side_chain["row"] for each in kept for side_chain in each["side_chains"]}
     if refitted:
         one = len(refitted) == 1
@@ -113,7 +133,7 @@ def left_out_in_words(rebuilding: Sequence[Mapping[str, Any]], steps: int) -> st
         f"{counted(left[name], what)} {why}"
         for name, what, why in (
             ("places_left", "place", "where a stretch may be off by a residue"),
-            ("flips_left", "loop or peptide", "that may be turned over"),
+            ("flips_left", "loop, peptide or nucleotide", "that may be turned over"),
         )
         if left[name]
     ]
@@ -155,7 +175,11 @@ def section_of(rebuilding: Sequence[Mapping[str, Any]]) -> list[Section]:
 def _rebuilt(rebuilding: Sequence[Mapping[str, Any]]) -> Iterator[Item]:
     """Yield what was changed, each with a button."""
     # By what they are called: of each kind the residues, by their rows.
-    others: dict[str, dict[int, str]] = {"Peptides flipped, behind": {}, "Side chains in other rotamers": {}}
+    others: dict[str, dict[int, str]] = {
+        "Peptides flipped, behind": {},
+        "Sugars in the other pucker, or bases turned over": {},
+        "Side chains in other rotamers": {},
+    }
     for search in rebuilding:
         if search["undone"]:
             continue
@@ -166,7 +190,8 @@ def _rebuilt(rebuilding: Sequence[Mapping[str, Any]]) -> Iterator[Item]:
                 f"(gain {stretch['gain']:.0f} kJ/mol).",
                 [Spot(f"Show {label}", stretch["rows"])],
             )
-        for found, changed in zip(others.values(), (search.get("peptides", ()), search["side_chains"])):
+        kinds = search.get("peptides", ()), search.get("sugars", ()), search["side_chains"]
+        for found, changed in zip(others.values(), kinds):
             found.update({each["row"]: each["residue"] for each in changed})
     for name, found in others.items():
         if found:

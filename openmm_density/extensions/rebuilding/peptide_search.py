@@ -30,7 +30,7 @@ peptides) then keep all but one, of a glycine."""
 FLANK = 2
 """Residues at either side of what is turned, which move with it."""
 
-# Degrees by which a plane is turned as it is, and the Å around O in which atoms have a say.
+# Degrees by which a plane is turned as it is, and the Å around O in which others have a say.
 _TURNS, _REACH = tuple(float(angle) for angle in range(90, 271, 30)), 10.0
 # How many times as much the density alone may be worse; and the whole has to be better, where nothing else is suspicious.
 _SHOWN, _CLEARLY = 4.0, -2.0
@@ -88,6 +88,37 @@ class Turning(Protocol):
         """Return the positions of `atoms` (n, 3) turned, from those of all (N, 3)."""
 
 
+class TurnEnergies:
+    """What it adds to the energy to turn something as it is: the density, and the contacts, of the atoms that turn."""
+
+    def __init__(self, molecule: Molecule, density: DensityModel) -> None:
+        self._molecule, self._density = molecule, density
+        self._heavy = np.flatnonzero(molecule.is_heavy)
+
+    def best_turn(
+        self, turning: Turning, positions: np.ndarray, turns: Sequence[float], reach: float = _REACH
+    ) -> tuple[float, float]:
+        """Return what the best turn adds to the energy, in kJ/mol, and its degrees.
+
+        `positions` (N, 3) in Å; `reach`: Å around the middle one of its atoms in which others have a say.
+        """
+        molecule, density, atoms = self._molecule, self._density, turning.atoms
+        slopes = density.slopes(positions)
+        others = self._heavy[~np.isin(self._heavy, atoms)]
+        apart = positions[others] - positions[atoms[len(atoms) // 2]]
+        near = others[(apart**2).sum(axis=1) < reach**2]
+        in_contact = [
+            ~np.isin(near, list(molecule.within_bonds(atom, _BONDS_APART))) for atom in atoms.tolist()
+        ]
+        part = SideChain(-1, "", atoms, np.arange(len(atoms)), [], np.zeros((1, 0)))
+        energy = SideChainEnergy(molecule, density, part, near, positions[None, near], np.array([in_contact]))
+        conformations = [positions[atoms], *(turning.turned(positions, angle) for angle in turns)]
+        integrals, contacts = (each[0] for each in energy.evaluate(np.array(conformations)[None]))
+        fit = density.linear_energy(slopes, integrals)
+        total = fit[1:] - fit[0] + np.minimum(contacts[1:] - contacts[0], _MOST_CONTACT)
+        return float(total.min()), float(turns[int(total.argmin())])
+
+
 class PeptideSearch:
     """Find peptides that may fit better turned over.
 
@@ -101,7 +132,7 @@ class PeptideSearch:
 
     def __init__(self, molecule: Molecule, density: DensityModel, registers: RegisterSearch) -> None:
         self._molecule, self._density = molecule, density
-        self._heavy = np.flatnonzero(molecule.is_heavy)
+        self._energies = TurnEnergies(molecule, density)
         names = atoms_by_name(molecule.topology)
         self.peptides = []
         for chain in registers.chains:
@@ -114,16 +145,6 @@ class PeptideSearch:
                 if len(joined) == 2 and density.weights[atoms].all():
                     alphas = np.array([first["CA"], second["CA"]])
                     self.peptides.append(Peptide(chain, place, atoms, alphas))
-        self._bonded = [
-            np.array(
-                [
-                    (row, other)
-                    for row in range(3)
-                    for other in molecule.within_bonds(int(peptide.atoms[row]), _BONDS_APART)
-                ]
-            )
-            for peptide in self.peptides
-        ]
 
     def candidates(
         self,
@@ -144,7 +165,7 @@ class PeptideSearch:
             peptide = self.peptides[number]
             if changed is not None and not np.isin(peptide.region, changed).any():
                 continue
-            energy, degrees = self._best_turn(number, positions, slopes)
+            energy, degrees = self._energies.best_turn(peptide, positions, _TURNS)
             both = peptide.chain[peptide.place : peptide.place + 2]
             doubted = suspicious is None or suspicious[both].any()
             if energy < (worse if doubted else _CLEARLY * worse):
@@ -166,25 +187,6 @@ class PeptideSearch:
         turned = first[:, None] + along + np.cos(angles) * across + np.sin(angles) * aside
         seen = (self._density.map_integral(turned) * self._density.weights[atoms]).sum(axis=-1)
         return np.flatnonzero(trans & (slopes.per_map * (seen[0] - seen[1:].max(axis=0)) < worse))
-
-    def _best_turn(
-        self, number: int, positions: np.ndarray, slopes: DensityEnergySlopes
-    ) -> tuple[float, float]:
-        """Return what a peptide's best turn adds to the energy, in kJ/mol, and its degrees."""
-        peptide, density = self.peptides[number], self._density
-        others = self._heavy[~np.isin(self._heavy, peptide.atoms)]
-        near = others[((positions[others] - positions[peptide.atoms[1]]) ** 2).sum(axis=1) < _REACH**2]
-        pairs = np.ones((1, 3, len(near)), dtype=bool)
-        rows, bonded = self._bonded[number].T
-        for row in range(3):
-            pairs[0, row] = ~np.isin(near, bonded[rows == row])
-        plane = SideChain(peptide.residue, "", peptide.atoms, np.arange(3), [], np.zeros((1, 0)))
-        energy = SideChainEnergy(self._molecule, density, plane, near, positions[None, near], pairs)
-        conformations = [positions[peptide.atoms], *(peptide.turned(positions, angle) for angle in _TURNS)]
-        integrals, contacts = (each[0] for each in energy.evaluate(np.array(conformations)[None]))
-        fit = density.linear_energy(slopes, integrals)
-        total = fit[1:] - fit[0] + np.minimum(contacts[1:] - contacts[0], _MOST_CONTACT)
-        return float(total.min()), _TURNS[int(total.argmin())]
 
 
 def is_flipped(peptide: Peptide, before: np.ndarray, after: np.ndarray) -> bool:
@@ -247,11 +249,10 @@ class FlipTrial(Trial):
         own, *turned = place.turned(soft) if self._turns_side_chains else map(place.minimized, soft)
 
         def energy(built: Built) -> float:
-            """Return the energy in kJ/mol, with that of the backbone's hydrogen bonds."""
+            """Return the energy in kJ/mol, with that of hydrogen bonds."""
             if not np.isfinite(built.energy):
                 return np.inf
-            bonds = place.tools.hydrogen_bonds
-            return built.energy + bonds.energy(place.whole(built.places), self.moving)
+            return built.energy + self._hydrogen_bonds(place, place.whole(built.places))
 
         best = min((each for each in turned if self._is_flipped(place, each)), key=energy, default=None)
         if best is None or not energy(best) < energy(own) + self._hopeless:
@@ -268,6 +269,10 @@ class FlipTrial(Trial):
         if not np.isfinite([best.energy, before.energy]).all():
             return None
         return TrialResult(energy(before) - energy(best), best.places)
+
+    def _hydrogen_bonds(self, place: TrialPlace, positions: np.ndarray) -> float:
+        """Return the energy of hydrogen bonds in kJ/mol, which a `LocalSystem` does not have: of the backbone."""
+        return place.tools.hydrogen_bonds.energy(positions, self.moving)
 
     def _built(self, place: TrialPlace, degrees: float) -> np.ndarray:
         positions = place.positions.copy()

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
 from openmm import app
 from scipy.spatial import cKDTree
 
-from ...base.stopwatch import counted_as
 from ...base.wording import residue_label
 from ...energies.density_fit import DensityFit
 from ...fitting.interrupts import Deadline, Stop, StopRequest
@@ -19,7 +17,7 @@ from ...models.confidence import SURE
 from ...models.preparation import Prepared
 from ...validation.correlation import MapCorrelation
 from .bonded_terms import BondedTerms
-from .changes import Changes, FittedRotamer, FlippedPeptide, RebuiltStretch, span
+from .changes import Changes, FittedRotamer, FlippedPeptide, FlippedSugar, RebuiltStretch, span
 from .compiled_dynamics import kernel_serves
 from .density_model import DensityModel
 from .evidence_search import SIDE_BY_SIDE, EvidenceSearch, Moved
@@ -30,8 +28,9 @@ from .register_search import RegisterSearch, Stretch
 from .rotamer_search import RotamerSearch
 from .search_plan import flip_work, place_work
 from .side_chain_evidence import ENERGY_PER_NAT, SideChainEvidence
-from .side_chain_packing import PackingTrial, RotamerTrial, SideChainPacking, shared_out
+from .side_chain_packing import PackingTrial, SideChainPacking
 from .stretch_trial import LEAST_GAIN, StretchTrial, Trial, TrialTools
+from .sugar_search import PuckerFlip, SugarSearch, SugarTrial
 from .surrounding_mates import SurroundingMates
 from .suspicions import FALLEN, falls, unusual_torsions
 from .thread_search import ThreadSearch
@@ -97,13 +96,20 @@ class Rebuilding:
         )
         self._peptides = PeptideSearch(self._molecule, self._density, self._registers)
         self._loops = LoopSearch(self._molecule, self._density, self._peptides, self._registers)
+        self._sugars = SugarSearch(self._molecule, self._density, prepared.topology)
         self._packing = SideChainPacking(self._molecule, self._density, self._rotamers)
         self._correlation = correlation
         self._by_energy = by_energy
         # The regions of flips, and of stretches, for which there was no room.
         self._left: tuple[set[bytes], set[bytes]] = set(), set()
-        # Where the energy tells as well, it finds what one model leaves.
-        self._side_by_side = 1 if by_energy or again else SIDE_BY_SIDE
+        self._evident: list[ThreadSearch | EvidenceSearch] = []
+        if evidence is not None:
+            # Where the energy tells as well, it finds what one model leaves.
+            side_by_side = 1 if by_energy or again else SIDE_BY_SIDE
+            self._evident = [
+                ThreadSearch(self._tools, self._workers),
+                EvidenceSearch(self._tools, self._workers, side_by_side),
+            ]
 
     def with_fitted_rotamers(
         self, positions: np.ndarray, stop: StopRequest | None = None, packed: bool = True
@@ -139,14 +145,8 @@ class Rebuilding:
     def _with_other_rotamers(
         self, positions: np.ndarray, stop: StopRequest | None, packed: bool
     ) -> np.ndarray:
-        stop = stop or Deadline(math.inf)
-        promising = sorted(self._rotamers.promising(positions))
-        trials = [RotamerTrial(self._molecule, positions, each) for each in shared_out(promising)]
-        if not self._workers.run(self._tools, positions, trials, stop, lambda _: None):
-            return positions
-        known = {residue: best for trial in trials for residue, best in trial.found.items()}
-        fitted, residues = self._rotamers.improved(positions, only_seen=True, stop=stop, known=known)
-        after = self._packed(fitted, stop) if packed else fitted
+        fitted, residues = self._rotamers.improved(positions, only_seen=True, stop=stop)
+        after = self._packed(fitted, stop or Deadline(math.inf)) if packed else fitted
         if after is not fitted:
             moved = after[(after != fitted).any(axis=1)]
             near = cKDTree(moved).query(after, distance_upper_bound=_DISTURBED)[0] < np.inf
@@ -167,13 +167,9 @@ class Rebuilding:
 
     def _packed(self, positions: np.ndarray, stop: Stop) -> np.ndarray:
         """Return the positions with side chains changed that were in each other's places; the same array where none was."""
-
-        def run(trials: Sequence[Trial]) -> bool:
-            return self._workers.run(self._tools, positions, trials, stop, lambda _: None)
-
-        changes = self._packing.candidates(positions, self._falls(positions), run)
+        changes = self._packing.candidates(positions, self._falls(positions))
         trials = [PackingTrial(self._molecule, self._registers, positions, each) for each in changes]
-        if not run(trials):
+        if not self._workers.run(self._tools, positions, trials, stop, lambda _: None):
             return positions
         gaining = [each for each in trials if each.gain > each.change.least_gain]
         return self._with_best(positions, gaining)[0]
@@ -211,6 +207,40 @@ class Rebuilding:
                 break
         return result
 
+    def with_flipped_sugars(
+        self, positions: np.ndarray, stop: StopRequest, by_density: bool = True
+    ) -> np.ndarray:
+        """Return the positions in Å with sugars in the other pucker and bases turned over; the same array where none is.
+
+        As `with_flipped_peptides`, of `SugarSearch.candidates`; `by_density`: whether the map shows them.
+        """
+        return self._among_mates(self._with_flipped_sugars, positions, stop, by_density)
+
+    def _with_flipped_sugars(self, positions: np.ndarray, stop: StopRequest, by_density: bool) -> np.ndarray:
+        result, changed = positions, None
+        for _ in range(_ROUNDS if len(self._sugars.sugars.residues) else 0):
+            self._progress("sugars")
+            found = self._sugars.candidates(result, self._falls(result), by_density, changed)
+            possible = [SugarTrial(self._molecule, result, self._sugars, *each) for each in found]
+            trials = [each for each in possible if self._has_room(_work_of_flip(each))]
+            self.changes.flips_left += _more_left(self._left[0], possible, trials)
+            if not self._workers.run(self._tools, result, trials, stop, lambda _: None) or stop.requested:
+                break
+            gaining = [each for each in trials if each.gain > each.least_gain]
+            after, made, changed = self._with_best(result, gaining)
+            self.changes.sugars += [self._flipped_sugar(each, result, after) for each in made]
+            result = after
+            if not made:
+                break
+        return result
+
+    def _flipped_sugar(self, trial: SugarTrial, before: np.ndarray, after: np.ndarray) -> FlippedSugar:
+        """Return the record of a sugar or base that was flipped."""
+        residue, flip = self._residues[trial.flip.residue], trial.flip
+        kind = "pucker" if isinstance(flip, PuckerFlip) else "base"
+        angles = (round(flip.angle(each)) for each in (before, after))
+        return FlippedSugar(residue_label(residue), residue.index, kind, *angles, round(float(trial.gain), 1))
+
     def _flipped(self, trial: FlipTrial, before: np.ndarray, after: np.ndarray) -> list[FlippedPeptide]:
         """Return the records of the peptides that a trial flipped."""
         peptides = [each for each in trial.peptides if is_flipped(each, before, after)]
@@ -234,12 +264,9 @@ class Rebuilding:
     def _with_shifted_stretches(
         self, positions: np.ndarray, stop: StopRequest, by_energy: bool
     ) -> np.ndarray:
-        result, changed = positions, None
-        if self._tools.evidence is not None:
-            if by_energy:  # whole chains are led elsewhere early or not at all
-                with counted_as("threading"):
-                    result = self._by_evidence(self._thread_search, result, stop)
-            result = self._by_evidence(self._evidence_search, result, stop)
+        # Whole chains are led elsewhere early or not at all.
+        evident = [each for each in self._evident if by_energy or isinstance(each, EvidenceSearch)]
+        result, changed = self._by_evidence(evident, positions, stop), None
         for _ in range(_ROUNDS if self._by_energy and by_energy else 0):
             self._progress("register")
             trials = self._stretch_trials(result, changed)
@@ -287,40 +314,23 @@ class Rebuilding:
                 made.append(trial)
         return result, made, changed
 
-    def _thread_search(self, chain: np.ndarray) -> ThreadSearch:
-        return ThreadSearch(self._tools, self._workers, [chain])
-
-    def _evidence_search(self, chain: np.ndarray) -> EvidenceSearch:
-        return EvidenceSearch(self._tools, self._workers, self._side_by_side, [chain])
-
     def _by_evidence(
         self,
-        search_of: Callable[[np.ndarray], ThreadSearch | EvidenceSearch],
+        searches: Sequence[ThreadSearch | EvidenceSearch],
         positions: np.ndarray,
         stop: StopRequest,
     ) -> np.ndarray:
-        """Return the positions with stretches moved to where the density beside the backbone speaks for them.
-
-        The chains that this is so of share the room, and are searched beside each other, each among the others as they are.
-        """
-        if stop.requested:
-            return positions
-        self._progress("register")
-        searches = [search_of(chain) for chain in self._tools.fitted_chains]
-        searches = [each for each in searches if each.is_called_for(positions)]
-        room = (self._room - self.work) / max(len(searches), 1)
-        calls = [partial(each.improved, positions, stop, room) for each in searches]
-        found = self._workers.beside(calls, self._tell)
-        result = positions
-        for search, (after, moved) in zip(searches, found):
-            if moved:
-                changed = (after != positions).any(axis=1)[:, None]
-                result = np.where(changed, after, result)
+        """Return the positions with stretches moved to where the density beside the backbone speaks for them."""
+        for search in searches:
+            if stop.requested:
+                break
+            self._progress("register")
+            positions, moved = search.improved(positions, stop, self._room - self.work, self._tell)
             self.work += search.work
             self.changes.places_tried += search.tried
             self.changes.places_left += search.left
             self.changes.stretches += map(self._moved, moved)
-        return result
+        return positions
 
     def _moved(self, moved: Moved) -> RebuiltStretch:
         """Return the record of a stretch that was moved by evidence."""

@@ -66,6 +66,7 @@ class Share:
     work: float  # Atoms times steps that its trials may take
     register: bool = False
     peptides: bool = False
+    flips: bool = False  # Whether sugars and bases of nucleotides are flipped, as far as the map shows them
     by_energy: bool = True  # Whether stretches are shifted by their energy too, and not by evidence alone
 
 
@@ -87,7 +88,7 @@ class SearchPlan:
     ) -> None:
         self._n_atoms = n_atoms
         self._asked = {
-            number: (stage.register and registers, stage.rotamers and peptides)
+            number: (stage.register and registers, stage.rotamers and peptides, stage.rotamers)
             for number, (stage, searchable) in enumerate(stages)
             if searchable and search != "off" and (stage.rotamers or (stage.register and registers))
         }
@@ -105,11 +106,11 @@ class SearchPlan:
         """
         if number not in self._asked:
             return None
-        register, peptides = self._asked[number]
+        register, peptides, flips = self._asked[number]
         to_come = sum(other > number for other in self._asked)
         spent = sum(each.get("work", 0.0) for each in made) + (to_come + 1) * _SETTLING
         room = max(self._total - spent * self._n_atoms, 0.0) / (2 if to_come else 1)
-        return Share(room, register, peptides, by_energy=not self._at_rest(made))
+        return Share(room, register, peptides, flips, by_energy=not self._at_rest(made))
 
     def _at_rest(self, made: Sequence[Mapping[str, Any]]) -> bool:
         """Return whether two searches for stretches were made, and the last one changed and left nothing."""

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from functools import cached_property
 from typing import Any
+
+import openmm
 
 from openmm_density.kernels import compilation
 
@@ -22,6 +26,7 @@ from ...fitting.stage_context import StageContext
 from ...fitting.stage_run import Watch
 from ...validation.correlation import MapCorrelation
 from .bonded_terms import BondedTerms
+from .changes import FlippedSugar
 from .peptide_search import PEPTIDES_SEEN
 from .rebuilding import Rebuilding
 from .search_plan import SearchPlan, Share
@@ -45,6 +50,7 @@ class Searches(FitExtension):
         engine, protocol, fit_map = parts.engine, parts.protocol, parts.fit_map
         prepared, density = engine.systems.prepared, engine.systems.density
         self.name, self._parts, self._engine, self._fit_map = name, parts, engine, fit_map
+        self._held: list[dict[str, Any]] = []
         self._workers = TrialWorkers(parts.options.threads, prepared.topology.getNumResidues())
         searchable = density.measure.compares_widths
         self._plan = SearchPlan(
@@ -57,10 +63,11 @@ class Searches(FitExtension):
         )
 
     @contextmanager
-    def running(self, first_stage: int) -> Iterator[None]:
+    def running(self, state: RunState) -> Iterator[None]:
         """Load the kernel that trials need while others compute, if there is a search to come; end what tries them."""
-        coming = map(self.rebuilds_before, range(first_stage, len(self._parts.protocol.stages)))
+        coming = map(self.rebuilds_before, range(state.stage, len(self._parts.protocol.stages)))
         platform = self._engine.platform[0].getName()
+        self._hold_sugars(state, None)
         with self._workers:
             # On CUDA nothing here goes on beside what loads code for the GPU; the first of the processes compiles it.
             if any(coming):
@@ -78,12 +85,32 @@ class Searches(FitExtension):
         self, running: StageContext, state: RunState, asked: Mapping[str, Any], watch: Watch
     ) -> None:
         """Make the search before a stage, where there is one."""
+        # A state that was rolled back may hold others.
+        self._hold_sugars(state, running.context)
         made = state.found.get(self.name, [])
         share = self._plan.before(state.stage, made)
         if share is not None:
             with self._parts.stopwatch.part("searches"):
                 done = self._made(running, state, share, lambda doing: watch.say(state, doing), watch.stop)
                 state.found[self.name] = [*made, done]
+
+    def _hold_sugars(self, state: RunState, context: openmm.Context | None, *more: FlippedSugar) -> None:
+        """Hold sugars and bases where the searches of a state, and more flips, left them."""
+        made = [
+            sugar for each in state.found.get(self.name, ()) if not each["undone"] for sugar in each["sugars"]
+        ]
+        made += map(asdict, more)
+        if made == self._held:
+            return
+        prepared, held = self._engine.systems.prepared, {"pucker": {}, "base": {}}
+        given = [atom.residue.index for atom in prepared.model.topology.atoms()]
+        residues = [atom.residue.index for atom in prepared.topology.atoms()]
+        of_row = {given[a]: residues[b] for b, a in enumerate(prepared.input_index.tolist()) if a >= 0}
+        for sugar in made:
+            held[sugar["kind"]][of_row[sugar["row"]]] = math.radians(sugar["after"])
+        self._engine.systems.hold_sugars(held, context)
+        self._engine.contexts.forget()
+        self._held = made
 
     def _made(
         self,
@@ -106,6 +133,7 @@ class Searches(FitExtension):
         if undone or not rebuilt:
             running.context.setPositions(before.getPositions())
             running.context.setVelocities(before.getVelocities())
+            self._hold_sugars(state, running.context)
         return {
             "stage": running.stage.name,
             "step": state.step,
@@ -173,11 +201,16 @@ class Searches(FitExtension):
         if share.peptides:
             with counted_as("peptides"):
                 found = rebuilding.with_flipped_peptides(found, stop)
+        if share.flips:
+            with counted_as("peptides"):
+                found = rebuilding.with_flipped_sugars(found, stop, share.peptides)
         with counted_as("side_chains"):
             # Before heat, and as more is to be shifted, what is in each other's way changes anyway.
             found = rebuilding.with_fitted_rotamers(found, stop, packed=running.stage.rotamers)
         if found is before or stop.requested:
             return False
+        # At once, or what was flipped would be pulled back.
+        self._hold_sugars(state, running.context, *rebuilding.changes.sugars)
         with counted_as("settling"):
             self._engine.minimizer.place(running.context, found, _MINIMIZATION, stop)
             running.warm(state, running.stage.temperature[0], stop)

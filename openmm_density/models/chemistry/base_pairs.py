@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -72,6 +73,13 @@ class Bases:
         whole = (table[:, [_NAMES.index(name) for name in (*_RING, "C1'")]] >= 0).all(axis=1)
         self.residues = np.flatnonzero(whole)
         self.atoms = dict(zip(_NAMES, table[whole].T))
+
+    def among(self, chosen: np.ndarray) -> Bases:
+        """Return some of them, bool (B,)."""
+        part = copy.copy(self)
+        part.residues = self.residues[chosen]
+        part.atoms = {name: atoms[chosen] for name, atoms in self.atoms.items()}
+        return part
 
     @property
     def rings(self) -> np.ndarray:

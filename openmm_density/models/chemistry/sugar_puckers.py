@@ -19,6 +19,8 @@ LONGEST_OF_C2_ENDO = 2.9
 
 DELTA_C3, DELTA_C2 = (65.0, 104.0), (129.0, 162.0)
 """Degrees: the ranges of δ of the two puckers in RNA, as MolProbity has them: J. S. Richardson et al., RNA 14, 465 (2008)."""
+# Phases of RNA from here on are nearer to C2'-endo.
+_MIDDLE = np.radians(90.0)
 _EPSILON = (155.0, 310.0)  # those of ε
 
 _RING = ("C1'", "C2'", "C3'", "C4'", "O4'")
@@ -39,14 +41,11 @@ class Sugars:
     @property
     def ring_torsions(self) -> np.ndarray:
         """The atoms of ν0 to ν4, int (S, 5, 4)."""
-        # C4'-O4'-C1'-C2', and on around the ring.
-        return self.rings[:, (np.array([[3, 4, 0, 1]]) + np.arange(5)[:, None]) % 5]
+        return _ring_torsions(self.rings)
 
     def phases(self, positions: np.ndarray) -> np.ndarray:
-        """Return the phases of pseudorotation (S,) in radians (C. Altona and M. Sundaralingam, JACS 94, 8205 (1972))."""
-        nu = torsion_angles(positions, self.ring_torsions.reshape(-1, 4)).reshape(-1, 5).T
-        lever = 2 * (np.sin(np.radians(36.0)) + np.sin(np.radians(72.0)))
-        return np.arctan2(nu[4] + nu[1] - nu[3] - nu[0], lever * nu[2])
+        """Return the phases of pseudorotation (S,) in radians, see `ring_phases`."""
+        return ring_phases(self.rings, positions)
 
     def perpendiculars(self, positions: np.ndarray) -> np.ndarray:
         """Return Pperp in Å, (S,): the distance of the 3' phosphate from the line of the glycosidic bond; nan without one."""
@@ -67,10 +66,32 @@ class Sugars:
         usual = np.where(is_c2, _within(delta, DELTA_C2), _within(delta, DELTA_C3))
         return known & ~(usual & _within(epsilon, _EPSILON))
 
+    def contradicted(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return whether Pperp contradicts the phase of each, bool (S,), in RNA alone, and what it tells: radians, (S,)."""
+        perpendicular = self.perpendiculars(positions)
+        told = np.where(perpendicular < LONGEST_OF_C2_ENDO, C2_ENDO, C3_ENDO)
+        differs = (np.abs(self.phases(positions)) > _MIDDLE) != (told > _MIDDLE)
+        return self.is_rna & np.isfinite(perpendicular) & differs, told
+
     def judged(self) -> np.ndarray:
         """Return which sugars `outliers` judges, bool (S,): those of RNA with a phosphate behind them."""
         whole = np.concatenate([self.epsilon, self.chi, self.delta], axis=1) >= 0
         return self.is_rna & whole.all(axis=1)
+
+
+def ring_phases(rings: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """Return the phases of pseudorotation of rings int (S, 5) as of `Sugars`, in radians (S,).
+
+    C. Altona and M. Sundaralingam, JACS 94, 8205 (1972). `positions` (N, 3).
+    """
+    nu = torsion_angles(positions, _ring_torsions(rings).reshape(-1, 4)).reshape(-1, 5).T
+    lever = 2 * (np.sin(np.radians(36.0)) + np.sin(np.radians(72.0)))
+    return np.arctan2(nu[4] + nu[1] - nu[3] - nu[0], lever * nu[2])
+
+
+def _ring_torsions(rings: np.ndarray) -> np.ndarray:
+    # C4'-O4'-C1'-C2', and on around the ring.
+    return rings[:, (np.array([[3, 4, 0, 1]]) + np.arange(5)[:, None]) % 5]
 
 
 def find_sugars(topology: app.Topology) -> Sugars:

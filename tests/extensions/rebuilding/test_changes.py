@@ -12,6 +12,7 @@ from openmm_density.extensions.rebuilding.changes import (
     Changes,
     FittedRotamer,
     FlippedPeptide,
+    FlippedSugar,
     RebuiltStretch,
     rebuilt_in_words,
 )
@@ -19,11 +20,16 @@ from openmm_density.extensions.rebuilding.extension import Searched
 
 
 def search(
-    *stretches: RebuiltStretch, turned: tuple[int, ...] = (), flipped: tuple[int, ...] = (), **changed: Any
+    *stretches: RebuiltStretch,
+    turned: tuple[int, ...] = (),
+    flipped: tuple[int, ...] = (),
+    sugars: tuple[tuple[int, str], ...] = (),
+    **changed: Any,
 ) -> dict[str, Any]:
     side_chains = [FittedRotamer(f"ILE {row}", row, [-60], [180]) for row in turned]
     peptides = [FlippedPeptide(f"ILE {row}", row, 60.0) for row in flipped]
-    changes = Changes(3, list(stretches), side_chains, peptides=peptides)
+    sugars = [FlippedSugar(f"A U {row}", row, kind, 20, 160, 60.0) for row, kind in sugars]
+    changes = Changes(3, list(stretches), side_chains, peptides=peptides, sugars=sugars)
     return {
         "stage": "heat",
         "step": 10,
@@ -43,6 +49,8 @@ def test_a_line_says_it_all() -> None:
     assert told == (
         "A 61-72 shifted by +1 (310 kJ/mol), 80 built anew (70 kJ/mol), 2 side chains in other rotamers; 2 searches, 61 s"
     )
+    told = rebuilt_in_words([search(sugars=((3, "pucker"), (4, "base"), (5, "base")))])
+    assert told == "1 sugar in the other pucker, 2 bases turned over; 1 search, 30 s"
     many = rebuilt_in_words([search(*[shifted] * 9)])
     assert many.count("shifted") == 4 and "and 5 more" in many
     undone = rebuilt_in_words([search(turned=(9,)), search(shifted, undone=True)])
@@ -69,7 +77,7 @@ def test_an_extension_tells_of_it() -> None:
     assert not any(extension.residues(SimpleNamespace(**vars(result) | {"simulated": True}))["rebuilt"])
     told = extension.told(SimpleNamespace(protocol=SimpleNamespace(search="auto")), result)
     assert told.figures == {"search": "auto", "rebuilding": [kept, dropped]}
-    assert "1 loop or peptide that may be turned over" in told.notes[0]
+    assert "1 loop, peptide or nucleotide that may be turned over" in told.notes[0]
     assert "2 places where a stretch may be off by a residue" in told.notes[0]
     (section,) = extension.sections(told.figures)
     (rebuilt,) = section.blocks
