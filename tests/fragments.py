@@ -40,7 +40,7 @@ def write_fragment(
 
 
 def write_with_alternates(path: Path, residues: int = 24) -> Path:
-    """Write a fragment of which the first lysine has two places for CE and NZ, of occupancy .6 (A) and .4 (B)."""
+    """Write a fragment of which the first lysine has two places for CE and NZ, of occupancy 0.6 (A) and 0.4 (B)."""
     lines: list[str] = []
     number = None
     for line in write_fragment(path, residues=residues).read_text().splitlines():

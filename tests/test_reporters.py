@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import io
+import warnings
 
 import numpy as np
 import openmm
@@ -165,6 +166,20 @@ def test_a_force_within_a_collective_variable_is_found(density_map, peptide, nes
         simulation.step(2)
     row = rows_of(file.getvalue())[-1]
     assert float(row["similarity"]) == pytest.approx(fit.similarity(positions_of(simulation)), rel=1e-5)
+
+
+def test_a_periodic_system_that_the_fit_was_not_given_is_told(density_map, peptide):
+    simulation = simulation_of(fit_of(density_map, peptide), peptide)
+    simulation.system.getForce(0).setUsesPeriodicBoundaryConditions(True)
+    for fit, warned in (
+        (fit_of(density_map, peptide), True),
+        (fit_of(density_map, peptide, periodic=False), False),
+    ):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            fit.warn_of_forces(simulation.system)
+        assert [each for each in caught if "give DensityFit system=" in str(each.message)] or not warned
+        assert warned or not caught
 
 
 def test_two_maps_in_one_system(density_map, peptide):

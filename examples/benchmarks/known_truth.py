@@ -131,7 +131,7 @@ def settled(model: Model, written: Path, platform: str = "CPU") -> Model:
     system = prepared.system(constraints=None, rigidWater=False)
     heavy = [atom.index for atom in prepared.topology.atoms() if atom.element.symbol != "H"]
     held = prepared.positions[heavy] / ANGSTROM_PER_NANOMETER
-    system.addForce(_springs(heavy, held, held, SETTLING_FORCE_CONSTANT))
+    system.addForce(springs(heavy, held, held, SETTLING_FORCE_CONSTANT))
     context = openmm.Context(system, openmm.VerletIntegrator(0.001), _platform(platform))
     context.setPositions(prepared.positions / ANGSTROM_PER_NANOMETER)
     openmm.LocalEnergyMinimizer.minimize(context, maxIterations=2000)
@@ -194,8 +194,8 @@ def displaced_by_modes(truth: Model, rmsd: float, platform: str = "CPU", seed: i
     prepared = prepare(truth, platform=platform)
     carbons = prepared.prepared_index[alpha].tolist()
     begin = truth.positions[alpha] / ANGSTROM_PER_NANOMETER
-    springs = _springs(carbons, begin, begin + moved / ANGSTROM_PER_NANOMETER, PULLING_FORCE_CONSTANT)
-    simulated = _Displacement(prepared, springs, platform, seed)
+    pulling = springs(carbons, begin, begin + moved / ANGSTROM_PER_NANOMETER, PULLING_FORCE_CONSTANT)
+    simulated = Displacement(prepared, pulling, platform, seed)
     for step in range(0, PULLING_STEPS, BLOCK):
         simulated.context.setParameter("displacement", (step + BLOCK) / PULLING_STEPS)
         simulated.step(BLOCK, WARM)
@@ -205,7 +205,7 @@ def displaced_by_modes(truth: Model, rmsd: float, platform: str = "CPU", seed: i
 def displaced_by_heat(truth: Model, rmsd: float, platform: str = "CPU", seed: int = 0) -> np.ndarray:
     """Return positions (Å) after molecular dynamics at 500 K without a map up to a Cα RMSD in Å, cooled and relaxed."""
     alpha = alpha_carbons(truth)
-    simulated = _Displacement(prepare(truth, platform=platform), None, platform, seed)
+    simulated = Displacement(prepare(truth, platform=platform), None, platform, seed)
     for _ in range(0, MOST_HOT_STEPS, BLOCK):
         simulated.step(BLOCK, HOT)
         positions = _superposed(simulated.positions, truth.positions, alpha, alpha)
@@ -214,7 +214,7 @@ def displaced_by_heat(truth: Model, rmsd: float, platform: str = "CPU", seed: in
     return _superposed(simulated.relaxed(), truth.positions, alpha, alpha)
 
 
-class _Displacement:
+class Displacement:
     """A simulation without a map that carries a model away, handedness and peptides kept."""
 
     def __init__(self, prepared: Prepared, force: openmm.Force | None, platform: str, seed: int) -> None:
@@ -232,6 +232,7 @@ class _Displacement:
         self.context.setVelocitiesToTemperature(WARM, seed + 1)
 
     def step(self, steps: int, temperature: float) -> None:
+        """Go so many steps at a temperature in K."""
         self._integrator.setTemperature(temperature)
         self._integrator.step(steps)
 
@@ -240,17 +241,17 @@ class _Displacement:
         """Of the input's atoms, in Å."""
         return self._prepared.input_positions(_positions(self.context))
 
-    def relaxed(self) -> np.ndarray:
-        """Cool, minimise without the pull, and return the positions of the input's atoms in Å."""
+    def relaxed(self, pulled: bool = False) -> np.ndarray:
+        """Cool, minimise without the pull, or with it, and return the positions of the input's atoms in Å."""
         for step in range(0, COOLING_STEPS, BLOCK):
             self.step(BLOCK, WARM + (COLD - WARM) * step / COOLING_STEPS)
-        if "pull" in self.context.getParameters():
+        if not pulled and "pull" in self.context.getParameters():
             self.context.setParameter("pull", 0.0)
         openmm.LocalEnergyMinimizer.minimize(self.context, maxIterations=1000)
         return self.positions
 
 
-def _springs(
+def springs(
     atoms: list[int], begin: np.ndarray, end: np.ndarray, force_constant: float
 ) -> openmm.CustomExternalForce:
     """Return springs to places (nm) that go from the one to the other as the parameter "displacement" goes from 0 to 1."""

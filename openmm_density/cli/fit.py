@@ -18,7 +18,7 @@ from .arguments import PROGRAM, spellings
 from .command_line import command_line
 from .fit_arguments import add_arguments, defaults
 from .fit_checks import check_new, check_resumed, check_whole
-from .fit_options import CRYSTAL, OFF, FitOptions
+from .fit_options import CRYSTAL, DOMAINS, OFF, FitOptions
 from .outcome import print_outcome
 from .startup import loading, started
 
@@ -120,24 +120,35 @@ def _run(options: FitOptions, display: Display, stopwatch: Stopwatch) -> int:
 def _with_parts(record: FitRecord, folder: OutputFolder, display: Display, stopwatch: Stopwatch) -> FitRecord:
     """Place models, chains or domains one by one where that is asked for: what they make is then the model."""
     options, files = record.options, record.options.files
-    if not files.to_be_placed:
+    words, cut = files.to_be_placed, files.place
+    unasked = not words and cut == "auto" and files.symmetry in (None, OFF)
+    if unasked and options.prediction.has_domains(files.model):
+        words, cut = [files.model], DOMAINS
+    if not words:
         return record
     path = folder.run.path / "placed.cif"
-    with stopwatch.part("placement"):
-        is_prediction = function_of_extension("place_parts")(
-            files.to_be_placed,
-            files.place,
-            files.corrections.apply(files.read_map()),
-            files.resolution,
-            path,
-            read=options.prediction.read_model,
-            device="cuda" if options.run.platform == "CUDA" else "cpu",
-            threads=options.run.threads,
-            tell=lambda done, total, label: display.update(done, total, f"placing {label}", None),
-        )
-    display.expect()
+    try:
+        with stopwatch.part("placement"):
+            is_prediction = function_of_extension("place_parts")(
+                words,
+                cut,
+                files.corrections.apply(files.read_map()),
+                files.resolution,
+                path,
+                read=options.prediction.read_model,
+                device="cuda" if options.run.platform == "CUDA" else "cpu",
+                threads=options.run.threads,
+                tell=lambda done, total, label: display.update(done, total, f"placing {label}", None),
+            )
+    except InputError as error:
+        if not unasked:
+            raise
+        display.print(f"its domains are placed as one: {error}")
+        return record
+    finally:
+        display.expect()
     prediction = replace(options.prediction, predicted="yes") if is_prediction else options.prediction
-    files = replace(files, model=str(path), parts=files.to_be_placed, place="off")
+    files = replace(files, model=str(path), parts=words, place="off")
     options = replace(options, files=files, prediction=prediction)
     return replace(record, options=options, findings=replace(record.findings, place="off"))
 

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 _Options = TypeVar("_Options")
 
-CUT = ("chains", "domains")
+DOMAINS = "domains"
+CUT = ("chains", DOMAINS)
 """Words of ``--place`` for what is placed by itself."""
 CRYSTAL, OFF = "crystal", "off"
 """Words of ``--symmetry`` beside those of assemblies: the copies in the crystal, default where file and map name it; none."""
@@ -159,7 +160,8 @@ class Prediction:
         "leave residues of a prediction out whose confidence (pLDDT, 0 to 100) is below P, such as 50", "P"
     )
     pae: str | None = option(
-        "the errors that a prediction expects between its residues: JSON of AlphaFold or ColabFold, .npz of Boltz",
+        "the errors that a prediction expects between its residues, by which its domains are placed first: JSON of AlphaFold or "
+        "ColabFold, .npz of Boltz",
         "FILE",
     )
 
@@ -173,6 +175,15 @@ class Prediction:
         from ..models.predicted_errors import with_predicted_errors
 
         return with_predicted_errors(model, self.pae)
+
+    def has_domains(self, path: str) -> bool:
+        """Return whether a prediction is sure of several domains, and not of how they lie beside each other."""
+        if self.pae is None or self.trim is not None:
+            return False
+        from ..models.predicted_errors import predicted_domains
+
+        errors = self.read_model(path).confidence.errors
+        return int(predicted_domains(errors).max()) > 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,8 +34,14 @@ def positions_of_all(topology: Topology, positions: Any) -> np.ndarray:
     return positions
 
 
-def warn_of_incompatible_forces(system: openmm.System) -> None:
-    """Warn of forces of a System with which a model does not go into a map."""
+def warn_of_incompatible_forces(system: openmm.System, assumed_finite: bool = False) -> None:
+    """Warn of forces of a System that keep a model from a map; `assumed_finite`: by a density that did not know it."""
+    if assumed_finite and system.usesPeriodicBoundaryConditions():
+        warnings.warn(
+            "the System is periodic (as with PME), and the DensityFit was made without it: molecules that OpenMM wraps leave "
+            "their density, so give DensityFit system= and positions=",
+            stacklevel=level_outside(),
+        )
     for force in system.getForces():
         if isinstance(force, openmm.CMMotionRemover):
             warnings.warn(

@@ -177,7 +177,7 @@ class DensityFit:
             self.topology, atoms, weights, system=system, b_factors=b_factors, occupancies=occupancies
         )
         self._positions = None if positions is None else self._checked(positions)
-        self.periodic = periodic
+        self.periodic, self._assumed_finite = periodic, periodic is None and system is None
         if periodic is None:
             self.periodic = system is not None and system.usesPeriodicBoundaryConditions()
         self._molecules = molecule_numbers(self.topology, system) if self.periodic else None
@@ -209,7 +209,7 @@ class DensityFit:
         """Warn of forces in a System that holds the force, which share its strength or keep the model from the map."""
         warn_of_shared(system, self.parameter_name)
         if self._system is None:
-            warn_of_incompatible_forces(system)
+            warn_of_incompatible_forces(system, self._assumed_finite)
 
     def _take(self, source: TargetSource, resolution: float) -> None:
         """Set what follows from the resolution (Å): Gaussians, cut-off and target."""

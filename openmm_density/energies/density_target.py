@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
+
+from openmm_density.kernels.density import target_moments
 
 from ..base.errors import InputError, as_argument
 from ..base.units import as_number, positive
@@ -41,6 +44,11 @@ class DensityTarget:
         return torch.from_numpy(
             data.copy() if self.counted is None else np.where(self.counted, data, np.float32(np.nan))
         )
+
+    @cached_property
+    def moments(self) -> torch.Tensor:
+        """What the kernels need of the values' sums."""
+        return target_moments(self.voxels())
 
     def potential(self, threshold: float) -> torch.Tensor:
         """Return the values above a threshold scaled to 0…1, and 0 below it and where a voxel does not count."""

@@ -43,7 +43,7 @@ class MateContacts(nn.Module):
 
     The sum is over the images of the unit. Half of the energy of a pair belongs to each of its copies. The images hold the
     inverse of each, so that the force on the unit, the gradient of E, is that of all mates on one copy. All is computed by
-    `openmm_density.kernels.pairs.mate_contacts`, in float32 with sums in float64; a pair nearer than .6 of its σ has there a
+    `openmm_density.kernels.pairs.mate_contacts`, in float32 with sums in float64; a pair nearer than 0.6 of its σ has there a
     finite force, and an energy that goes on along its tangent.
 
     `spheres` float32 (N, 3): σ (nm), ε (kJ/mol) and charge of each particle. `images` float64 (G, 3, 4): R and t (nm),

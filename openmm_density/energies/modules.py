@@ -88,7 +88,7 @@ class DensityEnergy(SimilarityEnergy):
     `atoms` int64 (M,): the particles that are fitted; `n_particles`: see `SimilarityEnergy`; `amplitudes`, `exponents`
     float32 (M, C) in nm⁻³ and nm⁻²; `cutoff` in nm; `target` float32 (nz, ny, nx): NaN where a voxel does not count;
     `grid` of the target; `measure`: one that compares densities; `total_weight`: see
-    `openmm_density.kernels.density.density_similarity`.
+    `openmm_density.kernels.density.density_similarity`; `moments`: the target's, where they are known.
     """
 
     def __init__(
@@ -102,12 +102,13 @@ class DensityEnergy(SimilarityEnergy):
         grid: Grid,
         measure: Measure,
         total_weight: float,
+        moments: Tensor | None = None,
     ) -> None:
         super().__init__(atoms, n_particles, measure.max_similarity)
         self.register_buffer("amplitudes", amplitudes)
         self.register_buffer("exponents", exponents)
         self.register_buffer("target", target.contiguous())
-        self.register_buffer("moments", target_moments(target))
+        self.register_buffer("moments", target_moments(target) if moments is None else moments)
         self.register_buffer("matrix", grid.matrix)
         self.register_buffer("origin", grid.origin)
         self.cutoff = cutoff

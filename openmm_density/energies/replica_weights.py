@@ -10,7 +10,7 @@ from ..base.errors import InputError
 
 PRIOR = 0.005
 """How strongly weights are drawn to equal ones, in similarity: replicas of one conformation, which the map cannot tell apart,
-share its weight evenly, and a weight that the map shows is moved by less than .02."""
+share its weight evenly, and a weight that the map shows is moved by less than 0.02."""
 ROUNDS = 80
 """Evaluations that a search for weights takes at the most."""
 # Largest change of a weight at which the search has ended.

@@ -50,4 +50,5 @@ def similarity_energy(
         measure,
         # Σ of a complete model's density over the voxels, for densities in nm⁻³.
         float(gaussians.integrals.numpy().sum()) / density_map.voxel_volume * nm**3,
+        target.moments.clone(),
     )

@@ -9,6 +9,7 @@ import os
 import shutil
 import struct
 import tempfile
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -210,6 +211,22 @@ class RunFolder:
         with suppress(FileNotFoundError):
             os.replace(self.path, condemned)
         shutil.rmtree(condemned, ignore_errors=True)
+
+
+class TrajectoryFolder(RunFolder):
+    """Where a fit that was given no folder keeps its trajectory, and no states, for as long as its result may be written."""
+
+    def __init__(self) -> None:
+        super().__init__(tempfile.mkdtemp(prefix="openmm-density-"))
+        weakref.finalize(self, _remove_own, self.path, os.getpid())
+
+    def save(self, *_: object) -> None:
+        """Save nothing."""
+
+
+def _remove_own(path: Path, process: int) -> None:
+    if os.getpid() == process:  # not one that was forked from it
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def remove_leftovers(path: Path) -> None:

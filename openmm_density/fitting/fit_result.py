@@ -13,7 +13,9 @@ from urllib.parse import quote
 
 import numpy as np
 
+from ..base.errors import InputError
 from ..models.preparation import Prepared
+from .installed_extensions import function_of_extension
 
 if TYPE_CHECKING:
     from ..energies.atomic_parameters import BFactors, Occupancies
@@ -206,8 +208,9 @@ class FitResult:
         Times that the logarithm of the likelihood of measured amplitudes counted beside the energy in kT, where the model was
         refined against them in the end.
     written : Written, optional
-        Where `openmm_density.report.OutputFolder.write` has written it. A notebook then shows doubts and the picture
-        beside the figures.
+        Where `write` has written it. A notebook then shows doubts and the picture beside the figures.
+    ran : tuple, optional
+        The `FlexibleFit` and the folder in which it ran, of which `write` needs more than the result.
     """
 
     prepared: Prepared
@@ -240,10 +243,45 @@ class FitResult:
     unfinished: Unfinished | None = None
     found: Mapping[str, Any] = field(default_factory=dict)
     amplitude_weight: float | None = None
+    ran: tuple[Any, Any] | None = None
 
     def __repr__(self) -> str:
         ended = ", interrupted" if self.interrupted else ""
         return f"FitResult(CC {self.cc_initial:.3f} to {self.cc_final:.3f}, {self.steps} steps{ended}, kept: {self.kept})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "ran": None}
+
+    def write(
+        self, folder: str | os.PathLike[str], *, overwrite: bool = False, scan: Any = None
+    ) -> dict[str, Any]:
+        """Write the files that ``openmm-density fit`` writes: models, trajectory, log, report, summary, scripts of viewers.
+
+        Parameters
+        ----------
+        folder : path
+            Made where it does not exist.
+        overwrite : bool
+            Whether an earlier fit in it may be replaced.
+        scan : StrengthScan, optional
+            What half maps said about the strength, from `openmm_density.fitting.half_maps.scan_strengths`.
+
+        Returns
+        -------
+        dict
+            What ``summary.json`` holds.
+
+        Raises
+        ------
+        InputError
+            If the folder holds an earlier fit or cannot be written to, or the result was loaded from a pickle.
+        """
+        if self.ran is None:
+            raise InputError(
+                "a result can be written where its fit has run, and this one was loaded",
+                remedy="call write before it is pickled",
+            )
+        return function_of_extension("write_result")(*self.ran, self, folder, overwrite, scan)
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import sha256
 from typing import Any
 
@@ -96,7 +96,7 @@ class FitRun:
                 running.enter_context(extension.running(state))
             while state.stage < len(self._protocol.stages) and not stop.requested:
                 try:
-                    state = self.stages.segment(state, folder, watch)
+                    state = self.stages.segment(state, folder, watch, partial(self._save, folder))
                 except Unstable as error:
                     state = self.stages.rolled_back(state, folder, error)
                 if not stop.requested:

@@ -14,6 +14,7 @@ import numpy as np
 import openmm
 import torch
 from openmm import app
+from scipy import fft
 
 from ..base.progress import shown_progress
 from ..base.stopwatch import Stopwatch
@@ -28,7 +29,7 @@ from ..validation.geometry import GeometryReport
 from ..validation.map_checks import MapChecks
 from ..validation.model_report import correlation_report, fsc_report, joined_report
 from ..validation.q_score import atom_q_scores, scores_of_atoms
-from .checkpoints import RunFolder
+from .checkpoints import RunFolder, TrajectoryFolder
 from .checks import (
     check_arguments,
     check_driven,
@@ -150,6 +151,8 @@ class FlexibleFit:
         The target, corrected, with its resolution.
     density_map : DensityMap
         The same as a map.
+    map_path : Path, optional
+        The file that it was read from.
     corrections : MapCorrections
     map_checks : MapChecks
         What was found out about the map with the model where it starts.
@@ -244,6 +247,7 @@ class FlexibleFit:
                 systems, fit_map, self.protocol, run, measurements, self.solute, self.stopwatch, self.beside
             )
         self._expose(fit_map, start, run, systems, chemistry)
+        self.map_path = density_map.path
 
     def _expose(
         self,
@@ -282,7 +286,7 @@ class FlexibleFit:
         is_alone = (run.threads or available_cores()) == 1
         return examined_and_prepared(
             None if is_alone else expected_model(model, fit_map, place),
-            lambda: examine_start(model, fit_map, place, run.threads),
+            partial(_examined, model, fit_map, place, run.threads),
             prepare,
             self.stopwatch,
         )
@@ -388,7 +392,8 @@ class FlexibleFit:
         Parameters
         ----------
         folder : RunFolder, optional
-            Where states and trajectory are kept. If it holds a state of this fit, the fit goes on from there.
+            Where states and trajectory are kept. If it holds a state of this fit, the fit goes on from there. Without one
+            the trajectory alone is kept, in a temporary folder, until the result is forgotten.
         progress : callable or bool, optional
             Called with step, number of steps, stage or what is being done before it (as ``register: A 61-72 (12 of 40)``), and
             the newest row of the log, or None where there is none since the last. Or whether a bar is shown: by default in a
@@ -415,8 +420,10 @@ class FlexibleFit:
             if model is not None and self.beside.has_processes:
                 self.map_report(model.topology, model.positions)
         stages = [(stage.name, self.rebuilds_before(n)) for n, stage in enumerate(self.protocol.stages)]
-        with self.beside.ended_by_errors(), shown_progress(progress, stages) as told:
-            result = self._run.run(folder, told, on_interrupt, on_end)
+        workers = fft.set_workers(self.threads or available_cores())
+        with workers, self.beside.ended_by_errors(), shown_progress(progress, stages) as told:
+            run = folder or TrajectoryFolder()
+            result = replace(self._run.run(run, told, on_interrupt, on_end), ran=(self, run))
             with nullcontext(stop) if stop else StopRequest(on_interrupt, on_end) as ends:
                 result = extended(self, result, folder, ends, told)
             if folder is not None:
@@ -425,6 +432,12 @@ class FlexibleFit:
         if folder is None:
             self.beside.end()
         return result
+
+
+def _examined(model: Model, fit_map: FitMap, place: str, threads: int | None) -> Examination:
+    """Look at the map with the model; what SciPy's transforms are told counts in one thread, and this may be another."""
+    with fft.set_workers(threads or available_cores()):
+        return examine_start(model, fit_map, place, threads)
 
 
 def _copies_of(symmetry: AssemblySymmetry | None) -> dict[str, Any]:
@@ -447,9 +460,10 @@ def _prepared(
 
 
 def _loading_beside(run: RunOptions, fit_map: FitMap, preparation: ExitStack) -> HelperProcesses:
-    """Return what is done beside a fit, whose processes load what they need while it is prepared."""
+    """Return what is done beside a fit, whose processes load what they need while it is prepared, in all its threads."""
     beside = HelperProcesses.of_fit(run.platform, run.threads, fit_map.density_map)
     preparation.enter_context(beside.ended_by_errors())
+    preparation.enter_context(fft.set_workers(run.threads or available_cores()))
     return beside
 
 

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ..base.errors import InputError
+from ..base.units import takes_units
 from ..maps.density_map import DensityMap
 from ..maps.half_maps import check_half_maps
 from ..models.structures import Model
@@ -56,6 +57,7 @@ class StrengthScan:
         return asdict(self)
 
 
+@takes_units("resolution", strengths="kJ/mol")
 def scan_strengths(
     model: Model,
     half_maps: tuple[DensityMap, DensityMap],

@@ -53,13 +53,13 @@ class StopRequest:
     comes within `TOGETHER` seconds is one: ``timeout`` and batch systems signal the process and its group. Signal handlers
     belong to the main thread: in another thread nothing is noted. `heard`: called once, in a thread of its own, when the first
     signal comes, also while native code runs; `on_end`: called there when a second one comes, before it ends the process.
-    Attributes: `requested`: whether a signal has come.
+    Attributes: `requested`: whether a signal has come; `by_user`: whether it was SIGINT, as of Ctrl-C.
     """
 
     def __init__(
         self, heard: Callable[[], None] | None = None, on_end: Callable[[], None] | None = None
     ) -> None:
-        self.requested = self._raises = False
+        self.requested = self.by_user = self._raises = False
         self._noted = 0.0
         self._heard, self._on_end = [heard] if heard is not None else [], on_end
         self._previous: dict[int, object] = {}
@@ -100,7 +100,7 @@ class StopRequest:
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         if not self.requested:
-            self._noted = time.monotonic()
+            self._noted, self.by_user = time.monotonic(), number == signal.SIGINT
         elif time.monotonic() - self._noted > TOGETHER:
             # Should nobody listen any more, a third one ends the process.
             for each in self._previous:

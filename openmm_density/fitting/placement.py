@@ -14,7 +14,7 @@ from ..models.structures import Model
 from ..validation.map_checks.coverage import IN_DENSITY, coverage
 from ..validation.map_checks.rigid_search import best_of_all, distinct, search_grid
 from .fit_map import FitMap
-from .rigid_bodies import RigidBodies, heavy_of_model
+from .rigid_bodies import RigidBodies, heavy_atoms_of
 
 PLACE = ("auto", "on", "off")
 
@@ -68,7 +68,7 @@ def check_placement(model: Model, place: str) -> None:
             found=f'"{place}"',
             remedy=f"use one of {', '.join(PLACE)}",
         )
-    heavy = model.positions[heavy_of_model(model)]
+    heavy = model.positions[heavy_atoms_of(model.topology)]
     if not len(heavy):
         raise InputError(
             "it has no heavy atom that could be placed", source=model.path, remedy="give a model"
@@ -83,7 +83,7 @@ def placed(
     model: Model, fit_map: FitMap, place: str = "auto", threads: int | None = None
 ) -> Placement | None:
     """Return where the model belongs, or None where it may stay."""
-    heavy = model.positions[heavy_of_model(model)]
+    heavy = model.positions[heavy_atoms_of(model.topology)]
     if place == "off" or (place == "auto" and coverage(heavy, fit_map.density_map) >= IN_DENSITY):
         return None
     return find_placement(model, fit_map, threads)
@@ -117,7 +117,7 @@ def find_placement(model: Model, fit_map: FitMap, threads: int | None = None) ->
     """
     resolution = fit_map.resolution
     fine = _in_map(model, fit_map)
-    heavy = fine.centred[heavy_of_model(model)]
+    heavy = fine.centred[heavy_atoms_of(model.topology)]
     grid, coarse = search_grid(fit_map.density_map, heavy, max(SEARCH_RESOLUTION, resolution))
     blurred = fit_map.density_map
     if coarse > resolution:
@@ -125,7 +125,7 @@ def find_placement(model: Model, fit_map: FitMap, threads: int | None = None) ->
         blurred = blurred.gaussian_filter(sigma)
     (candidates,) = best_of_all([grid.filled(blurred)], grid, heavy, coarse, threads)
 
-    rough = RigidBodies(model, blurred, coarse)
+    rough = RigidBodies(model.topology, model.positions, blurred, coarse)
     refined = (rough.refined(_one(rotation), shift[None]) for rotation, shift in candidates)
     found = [(value, rotation[0], shift[0]) for value, rotation, shift in refined]
     found.sort(key=lambda each: -each[0])
@@ -139,7 +139,7 @@ def find_placement(model: Model, fit_map: FitMap, threads: int | None = None) ->
 
 def _in_map(model: Model, fit_map: FitMap) -> RigidBodies:
     """Return the model as one body in the map as it is."""
-    return RigidBodies(model, fit_map.density_map, fit_map.resolution)
+    return RigidBodies(model.topology, model.positions, fit_map.density_map, fit_map.resolution)
 
 
 def _one(rotation: Rotation) -> Rotation:
@@ -155,7 +155,7 @@ def _placement(
     places: np.ndarray,
 ) -> Placement:
     """Return the placement that rotates a model about its centre and brings that to a place in Å: one of each, of one body."""
-    heavy = heavy_of_model(model)
+    heavy = heavy_atoms_of(model.topology)
     centre = model.positions[heavy].mean(axis=0)
     matrix, shift = rotations.as_matrix()[0], places[0]
     positions = (model.positions - centre) @ matrix.T + shift

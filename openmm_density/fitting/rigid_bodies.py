@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from openmm import app
 from scipy import optimize
 from scipy.spatial.transform import Rotation
 
 from ..base.units import ANGSTROM_PER_NANOMETER
 from ..energies.density_fit import DensityFit
 from ..maps.density_map import DensityMap
-from ..models.structures import Model
 from ..validation.map_checks.rigid_scan import left_jacobian
 
 # Rotation vectors are taken from where the last refinement ended; one that moved no atom so far (Å) was the last.
@@ -24,14 +24,19 @@ class RigidBodies:
     """
 
     def __init__(
-        self, model: Model, target: DensityMap, resolution: float, body_of: np.ndarray | None = None
+        self,
+        topology: app.Topology,
+        positions: np.ndarray,
+        target: DensityMap,
+        resolution: float,
+        body_of: np.ndarray | None = None,
     ) -> None:
-        fit = DensityFit(target, model.topology, resolution, crop_margin=None, periodic=False, strength=1.0)
+        fit = DensityFit(target, topology, resolution, crop_margin=None, periodic=False, strength=1.0)
         self._energy = fit.create_module()
-        self._body_of = np.zeros(len(model.positions), dtype=np.int64) if body_of is None else body_of
-        heavy = heavy_of_model(model)
-        self.centres = self._sums(model.positions[heavy], heavy) / self._counts(heavy)
-        self.centred = model.positions - self.centres[self._body_of]
+        self._body_of = np.zeros(len(positions), dtype=np.int64) if body_of is None else body_of
+        heavy = heavy_atoms_of(topology)
+        self.centres = self._sums(positions[heavy], heavy) / self._counts(heavy)
+        self.centred = positions - self.centres[self._body_of]
         square = self._sums((self.centred**2).sum(axis=1, keepdims=True)) / self._counts()
         self._radii = np.maximum(np.sqrt(square), 1.0)
 
@@ -88,13 +93,9 @@ class RigidBodies:
         return -float(found.fun), rotations, places
 
 
-def heavy_of_model(model: Model) -> np.ndarray:
-    """Return the atoms of a model that are neither hydrogens nor without element."""
+def heavy_atoms_of(topology: app.Topology) -> np.ndarray:
+    """Return the atoms that are neither hydrogens nor without element."""
     return np.array(
-        [
-            a.index
-            for a in model.topology.atoms()
-            if a.element is not None and a.element.symbol not in ("H", "D")
-        ],
+        [a.index for a in topology.atoms() if a.element is not None and a.element.symbol not in ("H", "D")],
         dtype=np.int64,
     )

@@ -89,8 +89,10 @@ class StageRun:
         # Of the segment in progress, those of which something is yet computed.
         self._unfinished: deque[PendingRow] = deque()
 
-    def segment(self, before: RunState, folder: RunFolder | None, watch: Watch) -> RunState:
-        """Run to the next state to be saved, or the end of the stage, whichever comes first."""
+    def segment(
+        self, before: RunState, folder: RunFolder | None, watch: Watch, save: Callable[[RunState], None]
+    ) -> RunState:
+        """Run to the next state to be saved, or the end of the stage, whichever comes first; `save` where Ctrl-C comes."""
         state = self._attempted = before.next_segment()
         self._unfinished.clear()
         stage = self._protocol.stages[state.stage]
@@ -120,6 +122,8 @@ class StageRun:
                 driver.update(state)
         running.update(state)
         self._finish_rows(state, wait=True)
+        if watch.stop.by_user and driver is None and before.stage_step < state.stage_step < last:
+            save(state)
         if ended:
             for extension in self._extensions:
                 extension.after_stage(running, state, self._engine.systems.asked, watch.stop)
@@ -137,7 +141,8 @@ class StageRun:
         self._engine.contexts.forget()
         again = state.next_segment()
         self._keep_final_strength(again)
-        where = "" if folder is None else f" (the last good model is {folder.last_good})"
+        is_kept = folder is not None and folder.last_good.exists()
+        where = f" (the last good model is {folder.last_good})" if is_kept else ""
         otherwise = error.amended(again, self._protocol, where)
         if otherwise is None:
             self._take_care(again, error, where)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -51,6 +52,8 @@ class DensityMap:
         True only where the grid is one whole unit cell of a crystal.
     space_group : str, optional
         Of a crystal's map, or a piece of one: its Hermann-Mauguin name, empty where nobody knows it. None of another map.
+    path : Path, optional
+        The file that it was read from.
 
     Raises
     ------
@@ -63,6 +66,7 @@ class DensityMap:
     origin: np.ndarray
     periodic: bool = False
     space_group: str | None = None
+    path: Path | None = None
 
     def __post_init__(self) -> None:
         data = np.ascontiguousarray(self.data, dtype=np.float32)
@@ -199,12 +203,12 @@ class DensityMap:
         InputError
             If the file is missing, is not such a file, is cut short, contradicts itself, or holds no density.
         """
-        return cls(*read_map(path, columns=columns, periodic=periodic))
+        return cls(*read_map(path, columns=columns, periodic=periodic), path=Path(path))
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the map; what `from_file` reads back has the same voxels in the same place.
 
-        MRC files hold cell and origin in float32. A periodic map is marked as one whole cell of a crystal in P1.
+        Cell and origin are float32 in MRC files. A periodic map is marked as one whole cell of a crystal in P1.
 
         Parameters
         ----------
@@ -268,8 +272,7 @@ class DensityMap:
             If it is no length, or makes more voxels than memory should hold.
         """
         wanted = np.broadcast_to(checked_voxel_size(voxel_size), (3,))
-        data, size = self.data, self.size
-        resampled_size = size.copy()
+        data, size, resampled_size = self.data, self.size, self.size.copy()
         least = np.maximum(np.ceil(size * self.voxel_size / wanted - 1e-6), 1)
         if not math.prod(least.tolist()) <= MOST_VOXELS:
             raise InputError(
@@ -321,11 +324,7 @@ class DensityMap:
         """Return the map with mean 0 and standard deviation 1 over all its voxels."""
         mean, deviation = self.data.mean(dtype=np.float64), self.data.std(dtype=np.float64)
         if deviation == 0:
-            raise InputError(
-                "a map whose voxels all have one value cannot be normalized",
-                found=float(mean),
-                remedy="give a map that has density",
-            )
+            raise InputError("all its voxels have one value", found=float(mean), remedy="give another")
         return replace(self, data=(self.data - np.float32(mean)) / np.float32(deviation))
 
     @takes_units("voxel_size")
@@ -489,7 +488,7 @@ class DensityMap:
             )
         else:
             check_grid_like(model, positions, like.matrix, like.origin)
-            simulated = replace(like, data=np.zeros_like(like.data))
+            simulated = replace(like, data=np.zeros_like(like.data), path=None)
         start, density = model.on_grid(positions, simulated.matrix, simulated.origin)
         on_map, of_box = simulated.overlap(start, np.array(density.shape[::-1]))
         np.add.at(simulated.data, on_map, density[of_box])

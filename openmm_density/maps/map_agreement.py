@@ -99,10 +99,10 @@ def _block_means(data: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 
 REFUSED, DOUBTED = 0.2, 0.6
-"""Correlations inside the map's density, see `agreement_inside`, below which a free map is refused, or doubted. Half maps have .9
-and more, with noise of as much as the density's standard deviation .75, of twice as much .24 to .5; maps of other molecules
-0 to .25, so that some of them are only doubted, of another conformation of the same molecule .4, and moved by as much as the
-resolution .1 to .5."""
+"""Correlations inside the density, see `agreement_inside`, below which a free map is refused, or doubted. Half maps have 0.9
+and more, with noise of as much as the density's standard deviation 0.75, of twice as much 0.24 to 0.5; maps of other molecules
+0 to 0.25, so that some of them are only doubted, of another conformation of the same molecule 0.4, and moved by as much as the
+resolution 0.1 to 0.5."""
 _REMEDY = (
     "give another map of the same molecule in the same place, such as the half map that was not fitted into"
 )

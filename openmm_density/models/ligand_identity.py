@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # Ways to lay a molecule on a residue that are tried for the one with the most centres of the same hand.
 _MOST_WAYS = 1000
-# Of unit vectors to three neighbours: that of an ideal tetrahedron is .77, and one below this is flat.
+# Of unit vectors to three neighbours: that of an ideal tetrahedron is 0.77, and one below this is flat.
 _LEAST_TRIPLE_PRODUCT = 0.25
 _NEIGHBORS = {"C": 4, "N": 4, "Si": 4, "P": 4, "S": 3}
 

@@ -101,7 +101,7 @@ class _Figures:
             self._compare("  of sugars and phosphates", ".3f", "cc_backbone")
         usual = summary.get("q_score_usual")
         said = "" if usual is None else f" ({usual:.2f} is usual)"
-        self._compare(f"Q-score{said}", ".3f", "q_score")
+        self._compare(f"Q-score of all atoms{said}", ".3f", "q_score")
         stages: tuple[Callable[[str], Any], ...] = (
             lambda key: summary[f"{key}_initial"],
             self._after,

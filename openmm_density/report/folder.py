@@ -227,3 +227,21 @@ class OutputFolder:
                 f"{REPORT} was not written ({one_line(error)}); all other results are there: openmm-density report {self.path} "
                 "writes it from them."
             )
+
+
+def write_result(
+    fit: FlexibleFit,
+    run: RunFolder,
+    result: FitResult,
+    path: str | Path,
+    overwrite: bool,
+    scan: StrengthScan | None,
+) -> dict[str, Any]:
+    """Write the result of a script's fit, which ran in another folder, and return the summary; see `FitResult.write`."""
+    folder = OutputFolder(path, overwrite)
+    try:
+        if run.trajectory.exists():
+            shutil.copyfile(run.trajectory, folder.run.trajectory)
+        return folder.write(fit, result, str(fit.prepared.model.path), str(fit.map_path or "map"), scan)
+    finally:
+        folder.discard()

@@ -44,7 +44,7 @@ def box_correlations(
     """Return the correlations of a model with a map in Phenix' definitions.
 
     The model's density is that of its atoms with their own B factors and occupancies (electron form factors), cut at the
-    resolution in Fourier space; the mask is that of a crystal's bulk solvent (probe 1.1 Å, shrunk by .9 Å, cctbx' radii;
+    resolution in Fourier space; the mask is that of a crystal's bulk solvent (probe 1.1 Å, shrunk by 0.9 Å, cctbx' radii;
     hydrogens left out). What is computed here in a box around the model, and taken as 0 beyond it, Phenix transforms in the
     whole map: the figures differ in the third digit. `openmm_density.validation.correlation.cc_mask` is another figure, with a
     uniform B and a mask of 3 Å.

@@ -15,7 +15,7 @@ from ..models.model import Model
 from ..models.symmetry_operators import SymmetryOperators
 
 LEAST_AGREEMENT = 0.8
-"""The least correlation of a crystal's map with each copy by the space group: those of deposited maps have .98 and more."""
+"""The least correlation of a crystal's map with each copy by the space group: those of deposited maps have 0.98 and more."""
 
 
 @dataclass(frozen=True)

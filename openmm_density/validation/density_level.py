@@ -22,6 +22,8 @@ _NEAR = 4.0
 _FILLED_FROM, _LEAST_FILLED = 5.0, 0.5
 # The part of the heavy atoms that may be outside the surface in finer maps, as ends of side chains are: 1.2 σ in PDB 3PQR.
 _ATOMS_OUTSIDE = 0.15
+# The least part of the way from the map's mean to the median density at the atoms.
+_ABOVE_SOLVENT = 0.2
 # A value that so many of the voxels near a model have is that of a mask.
 _MASK = 0.1
 
@@ -33,7 +35,8 @@ def density_level(
 
     `positions` (N, 3) in Å. `resolution` in Å. At resolutions finer than 5 Å less of the molecule's volume is above the
     level, half of it at 2.5 Å, and no more than encloses 85% of its heavy atoms that are in the map: maps are noisy at
-    the level that encloses all. What lies in a mask does not count.
+    the level that encloses all. What lies in a mask does not count. The level is at least a fifth of the way from the
+    map's mean to the median density at the atoms: lower ones would seem to enclose a model that lies half in solvent.
     """
     positions = checked_positions(positions, topology.getNumAtoms(), topology)
     heavy = np.array(
@@ -49,8 +52,10 @@ def density_level(
     masked = values[np.argmax(counts)] if counts.max() > _MASK * near.size else np.nan
     place = near.size - int(np.clip(volume / density_map.voxel_volume, 1, near.size))
     level = float(np.partition(near, place)[place])
-    if resolution >= _FILLED_FROM:
-        return level
     at_atoms = density_map.value_at(positions[heavy])
     at_atoms = at_atoms[np.isfinite(at_atoms) & (at_atoms != masked)]
-    return max(level, float(np.quantile(at_atoms, _ATOMS_OUTSIDE))) if at_atoms.size else level
+    if not at_atoms.size:
+        return level
+    mean = float(density_map.data.mean(dtype=np.float64))
+    level = max(level, mean + _ABOVE_SOLVENT * (float(np.median(at_atoms)) - mean))
+    return level if resolution >= _FILLED_FROM else max(level, float(np.quantile(at_atoms, _ATOMS_OUTSIDE)))

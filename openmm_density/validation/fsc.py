@@ -10,7 +10,7 @@ from scipy import fft
 from scipy.spatial import cKDTree
 
 from ..base.errors import InputError
-from ..base.units import resolution_in_angstrom
+from ..base.units import resolution_in_angstrom, takes_units
 from ..maps.grids import check_span, checked_positions, index_box, index_reach, voxels_around
 from ..maps.half_maps import check_half_maps
 from ..maps.model_density import B_PER_RESOLUTION, MASK_RADIUS, ModelDensity
@@ -181,6 +181,7 @@ def half_map_doubt(crossing: Crossing) -> str | None:
     )
 
 
+@takes_units("positions")
 def half_map_fsc(first: DensityMap, second: DensityMap, positions: Any = None) -> ShellCorrelation:
     """Correlate two half maps, shell by shell in Fourier space.
 
@@ -200,6 +201,7 @@ def half_map_fsc(first: DensityMap, second: DensityMap, positions: Any = None) -
     return shell_correlation(observed * mask, other * mask, first.matrix)
 
 
+@takes_units("positions", "resolution", b_factors="Å²")
 def model_fsc(
     density_map: DensityMap, topology: Topology, positions: Any, resolution: Any, *, b_factors: Any = None
 ) -> ShellCorrelation:

@@ -31,7 +31,7 @@ def segment_overlap(
 ) -> np.ndarray:
     """Return the segment-based Manders' overlap coefficient (SMOC) of each residue of a polymer.
 
-    Σ ρ ρ_m / √(Σ ρ² Σ ρ_m²), ρ the map and ρ_m the model (each atom a Gaussian of its mass with σ = .225 d), over the voxels
+    Σ ρ ρ_m / √(Σ ρ² Σ ρ_m²), ρ the map and ρ_m the model (each atom a Gaussian of its mass with σ = 0.225 d), over the voxels
     around the atoms of the residue and of those beside it in an unbroken stretch of its chain: within 2.5 σ of them, 2.5 Å at
     least. TEMPy shifts and scales ρ_m over the whole box first, so that its figure depends on the box; this one is the
     published formula.

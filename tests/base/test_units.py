@@ -35,7 +35,7 @@ timestep friction displacements pressure gap rise
 # What the package returns, and nobody builds: numbers of plain arrays.
 RESULTS = """
 Scores BFactors Occupancies FitResult Confidence MergedSystem SeriesResult Accuracy LigandPotential Prepared AllConformers
-Cycle ShellCorrelation Phased AssemblySymmetry Violation Consensus
+Cycle ShellCorrelation Phased AssemblySymmetry Violation Consensus HelixPlace FoundSymmetry MapAgreement StrengthScan
 """
 # Numbers, words and objects that stand in a sentence about something with a unit; what has two units, or one by its class.
 NO_UNITS = """

@@ -136,6 +136,23 @@ def test_an_interrupted_fit_gives_what_there_is_and_goes_on_to_the_same_end(part
     assert_same(rest, uninterrupted[0])
 
 
+def test_after_ctrl_c_a_fit_goes_on_from_the_step_where_it_was(parts, tmp_path):
+    def interrupt(step, total, stage, row):
+        if step == 180 and row is not None:
+            signal.raise_signal(signal.SIGINT)
+
+    options = {"report_interval": 20, "save_interval": 200}
+    result = flexible_fit(parts, **options).run(RunFolder(tmp_path), interrupt)
+    assert result.interrupted and result.steps == 180
+    told = []
+    rest = flexible_fit(parts, **options).run(RunFolder(tmp_path), lambda step, *_: told.append(step))
+    assert (
+        min(told) == 200 and not rest.interrupted
+    )  # after its first steps; the last state before is of step 168
+    assert [row.step for row in rest.rows[:-1]] == list(range(0, rest.steps + 1, 20))
+    assert rest.cc_final > rest.cc_initial
+
+
 def test_so_it_is_after_a_signal_in_the_last_minimisation(parts, uninterrupted, tmp_path, monkeypatch):
     whole, _ = uninterrupted
     fit = flexible_fit(parts)

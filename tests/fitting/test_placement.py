@@ -58,7 +58,7 @@ def test_a_model_in_its_density_stays_and_another_is_placed(parts):
 def test_the_gradient_of_rigid_motions(parts, bodies):
     model, density_map = parts
     body_of = (np.arange(len(model.positions)) >= len(model.positions) / 3).astype(int) * (bodies - 1)
-    rigid = RigidBodies(model, density_map, RESOLUTION, body_of)
+    rigid = RigidBodies(model.topology, model.positions, density_map, RESOLUTION, body_of)
     rotations, places = (
         Rotation.from_rotvec([[0.1, 0.2, -0.1]] * bodies),
         rigid.centres + np.array([0.5, -0.7, 0.3]),

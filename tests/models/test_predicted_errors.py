@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from openmm_density import InputError
+from openmm_density.cli.fit_options import Prediction
 from openmm_density.models import Model, read_model
 from openmm_density.models.predicted_errors import (
     LOOSE,
@@ -152,6 +153,19 @@ def test_domains_are_what_is_sure_of_itself() -> None:
     assert (found[:5] == -1).all()
     assert len(set(found[5:120])) == len(set(found[120:])) == 1
     assert found[5] != found[-1]
+
+
+def test_residues_beside_a_hinge_go_to_the_domain_that_is_surest_of_them(
+    model: Model, tmp_path: Path
+) -> None:
+    matrix = _matrix()
+    # Nearer to the other domain than others, as what lies at a hinge is, and still surer of its own.
+    matrix[110:120, 120:] = matrix[120:, 110:120] = 3.0
+    found = predicted_domains(matrix)
+    assert (found[:120] == found[0]).all() and (found[120:] == found[-1]).all() and found[0] != found[-1]
+    for errors, several in ((matrix, True), (np.minimum(matrix, 2.0), False)):
+        prediction = Prediction(predicted="yes", trim=None, pae=str(_written(tmp_path, "colabfold", errors)))
+        assert prediction.has_domains(str(model.path)) is several
 
 
 def test_distances_may_be_off_by_the_larger_of_both() -> None:

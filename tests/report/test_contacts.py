@@ -36,7 +36,7 @@ def test_an_atom_driven_into_a_mate_is_counted_and_doubted(small_data: Path) -> 
     before = unchanged["mate_contacts_initial"]
     assert before == unchanged["mate_contacts_relaxed"] == unchanged["mate_contacts_final"]
     assert unchanged["worse_mate_contacts"] == [] and contact_doubts(unchanged) == []
-    # A methionine's CE lands .99 Å from the copy of another atom.
+    # A methionine's CE lands 0.99 Å from the copy of another atom.
     methionine = next(k for k, record in enumerate(model.records) if record.describe().endswith("CE"))
     cell, group = gemmi.UnitCell(*model.cell), gemmi.find_spacegroup_by_name(model.space_group)
     fractional = cell.fractionalize(gemmi.Position(*model.positions[0])).tolist()

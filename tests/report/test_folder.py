@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import pickle
+import shutil
 import uuid
 from dataclasses import replace
 
@@ -181,6 +183,22 @@ def test_links_in_a_folder_from_somebody_else_are_not_followed(fitted, tmp_path,
     with pytest.raises(InputError, match=f"{path}"):
         fitted[0].run(OutputFolder(path, resume=True).run)
     assert victim.read_text() == "five years of work"
+
+
+def test_a_result_in_a_script_writes_what_the_command_does(fitted, tmp_path):
+    _, result = fitted
+    summary = replace(result, written=None).write(tmp_path / "of_script")
+    assert json.loads((tmp_path / "of_script" / "summary.json").read_text())["model"] == summary["model"]
+    folder = OutputFolder(tmp_path / "of_command")
+    shutil.copyfile(result.ran[1].trajectory, folder.run.trajectory)
+    folder.write(*fitted, "model", "map")
+    folder.discard()
+    written = [{each.name for each in (tmp_path / name).iterdir()} for name in ("of_script", "of_command")]
+    assert written[0] == written[1] > {"trajectory.dcd", "report.html", "fitted.pdb"}
+    with pytest.raises(InputError, match="already holds"):
+        result.write(tmp_path / "of_script")
+    with pytest.raises(InputError, match="where its fit has run"):
+        pickle.loads(pickle.dumps(result)).write(tmp_path / "again")
 
 
 def test_without_a_reference_there_is_none(fitted, tmp_path):

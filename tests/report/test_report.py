@@ -194,6 +194,9 @@ def test_an_interrupted_fit_and_one_that_kept_the_model_say_so_first(fitted, tmp
     page = fit_page(read_contents(folder.path))
     assert page.verdict.startswith("The fit did not improve the model")
     assert page.data["structures"]["models"][0]["label"] == "after (not kept)"
+    [card] = [card for card in page.cards if card.name == "Correlation (CC mask)"]
+    assert card.value == f"{result.cc_initial:.3f}"
+    assert card.detail.startswith(f"kept as it was; after {result.cc_final:.3f}, reference")
 
 
 def test_the_map_of_the_page_is_that_of_the_fit(fitted, page):

@@ -47,6 +47,14 @@ def test_what_a_mask_has_left_is_no_density(found):
     assert density_level(masked, model.topology, model.positions, 3.0) > 0
 
 
+def test_a_model_that_lies_beside_its_density_is_not_enclosed(found):
+    model, density_map = found
+    beside = model.positions + np.array([12.0, 0.0, 0.0])
+    level = density_level(density_map, model.topology, beside, RESOLUTION)
+    at_atoms, mean = density_map.value_at(beside), density_map.data.mean()
+    assert level >= mean + (np.nanmedian(at_atoms) - mean) / 5 - 1e-6 and level > mean
+
+
 def test_it_scales_with_the_map_and_is_known_outside_of_it(found):
     model, density_map = found
     level = density_level(density_map, model.topology, model.positions, RESOLUTION)

@@ -49,7 +49,7 @@ def test_it_is_the_formula_in_windows_and_at_the_ends(fragment, tmp_path):
 def test_it_is_near_that_of_tempy(fragment):
     model, density_map = fragment
     found = segment_overlap(density_map, model.topology, model.positions, 3.64)
-    # FastSMOC of BioTEMPy 2.1.2, its simulated map neither shifted nor scaled: .834, and at most .013 away for a residue.
+    # FastSMOC of BioTEMPy 2.1.2, its simulated map neither shifted nor scaled: 0.834, and at most 0.013 away for a residue.
     assert np.mean(found) == pytest.approx(0.834, abs=0.005)
 
 

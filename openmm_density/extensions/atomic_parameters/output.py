@@ -22,7 +22,7 @@ _UNITS = {
 
 # By this part the mean of refined B factors may differ from the best uniform one.
 _FAR_FROM_UNIFORM = 0.2
-# Of a model where it belongs, with the best uniform B factor, the correlation is above it (.75 and more on the maps tried).
+# Of a model where it belongs, with the best uniform B factor, the correlation is above it (0.75 and more on the maps tried).
 _LOW_CC = 0.6
 _OF = {"atom": "each atom", "residue": "each residue", "group": "each chain"}
 _BEFORE_AMPLITUDES = "before they were refined against the amplitudes, "

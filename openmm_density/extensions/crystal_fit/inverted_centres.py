@@ -16,7 +16,7 @@ MOST = 0.2
 WELL_FORMED = (0.08, 8.0)
 """Å and degrees by which bonds and angles may be off at the Cα of a D-amino acid; one that was moved there has worse."""
 LEAST_HEIGHT = 0.35
-"""Å of a mirrored centre above the plane of its neighbours, at least: ideal ones are .5 above it."""
+"""Å of a mirrored centre above the plane of its neighbours, at least: ideal ones are 0.5 above it."""
 _BOND_TO_HYDROGEN = 1.09
 # Å, to N, C and Cβ.
 _ALPHA_BONDS = (1.46, 1.525, 1.53)

@@ -247,8 +247,14 @@ def _agreement(known: TableInput) -> _Rows:
             if relative is not None
             else ""
         )
-        text = "Pintilie et al. 2020, σ 0.4 Å as on EMDB's pages, polymers"
-        rows.append(("Q-score, mean", _number(figures["q_score"], 3) + at_resolution, text))
+        text = "Pintilie et al. 2020, σ 0.4 Å as on EMDB's pages"
+        rows.append(
+            (
+                "Q-score of proteins and nucleic acids, mean",
+                _number(figures["q_score"], 3) + at_resolution,
+                text,
+            )
+        )
     return rows
 
 

@@ -11,7 +11,7 @@ import torch
 from ...base.errors import InputError
 from ...maps.density_map import DensityMap
 from .assembly import Beam, Candidates, ChainLink, clashing, without_symmetry
-from .search import Body, BodyPoses, search
+from .search import Body, BodyPoses, refined, search
 from .search_map import SearchMap
 
 NOISE = 1.5
@@ -44,6 +44,7 @@ class PlacedBody:
     rotation: np.ndarray
     place: np.ndarray
     score: float
+    score_given: float = 0.0  # Where the file has it
     other: np.ndarray | None = None  # The centre, Å, of a place that is nearly as good
     other_turned: float = 0.0  # By how many degrees a body is turned there
     other_less: float = 0.0  # By how much the score of all bodies is less then
@@ -64,8 +65,11 @@ class PlacingTask:
     threads: int | None = None
     tell: Callable[[int, int, str], None] = lambda *_: None
 
-    def search(self, kind: Kind, target: SearchMap) -> BodyPoses:
-        """Return the best places of a body in a map made of that of the task, scored in deviations above wrong places."""
+    def search(self, kind: Kind, target: SearchMap) -> tuple[BodyPoses, float]:
+        """Return the best places of a body in a map made of that of the task, scored in deviations above wrong places.
+
+        And the score of the place that its file has.
+        """
 
         def tell(done: int, total: int) -> None:
             self.tell(done, total, kind.label)
@@ -74,7 +78,8 @@ class PlacingTask:
         # The median, as a few of those places are right ones.
         deviation = _MAD * float(np.median(np.abs(noise - np.median(noise)))) or 1.0
         scored = replace(poses, scores=(poses.scores - np.median(noise)) / deviation)
-        return without_symmetry(kind.body, scored)
+        here = refined(BodyPoses(np.zeros(1), np.eye(3)[None], kind.centre[None]), kind.body, target, 0)
+        return without_symmetry(kind.body, scored), float((here.scores[0] - np.median(noise)) / deviation)
 
 
 def place_bodies(kinds: Sequence[Kind], task: PlacingTask) -> list[PlacedBody]:
@@ -113,9 +118,10 @@ def _place_group(
         target = target.without(*_all_atoms(kinds, placed))
     fixed = [Candidates(each.kind, kinds[each.kind].body, 1, _pose(each)) for each in placed]
     found: list[Candidates] = []
+    given = {}
     for k in group:
         kind = kinds[k]
-        poses = task.search(kind, target)
+        poses, given[k] = task.search(kind, target)
         here = Candidates(k, kind.body, kind.copies, poses)
         free = np.ones(len(poses), dtype=bool)
         for each in fixed:
@@ -129,7 +135,8 @@ def _place_group(
             f"the map has no room for all copies of {labels}: what is placed of them leaves no place without overlap",
             remedy="give fewer copies, or the whole map",
         )
-    return _chosen([*fixed, *found], len(fixed), sets)
+    chosen = _chosen([*fixed, *found], len(fixed), sets)
+    return [replace(each, score_given=given[each.kind]) for each in chosen]
 
 
 def _pose(placed: PlacedBody) -> BodyPoses:

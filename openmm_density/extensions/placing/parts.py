@@ -11,6 +11,7 @@ from pathlib import Path
 import gemmi
 import networkx
 import numpy as np
+from openmm import app
 from scipy.spatial import cKDTree
 
 from ...base.atomic_files import write_text
@@ -256,6 +257,33 @@ def _links(model: Model, labels: np.ndarray, rows: Sequence[np.ndarray], first: 
                 )
         previous = atom
     return links
+
+
+def bodies_of_atoms(parts: Sequence[RigidPart]) -> np.ndarray:
+    """Return the body of each atom of all copies of all parts, (N,), numbered one after the other."""
+    numbers, first = [], 0
+    for part in parts:
+        for _ in range(part.copies):
+            numbers.append(first + part.body_of)
+            first += part.n_bodies
+    return np.concatenate(numbers)
+
+
+def joined(
+    parts: Sequence[RigidPart], kinds: Sequence[Kind], placed: Sequence[Sequence[Sequence[PlacedBody]]]
+) -> tuple[app.Topology, np.ndarray]:
+    """Return the atoms of all copies of all parts, without their bonds, and where they are, (N, 3) in Å."""
+    topology, positions = app.Topology(), []
+    for part, copies in zip(parts, placed):
+        for bodies in copies:
+            positions.append(part.moved(bodies, kinds).positions)
+            for chain in part.model.topology.chains():
+                new = topology.addChain()
+                for residue in chain.residues():
+                    of = topology.addResidue(residue.name, new)
+                    for atom in residue.atoms():
+                        topology.addAtom(atom.name, atom.element, of)
+    return topology, np.concatenate(positions)
 
 
 def write_placed(

@@ -19,7 +19,8 @@ from ...models.model import Model
 from ...models.structures import read_model
 from .assembly import ChainLink
 from .bodies import Kind, PlacedBody, PlacingTask, place_bodies
-from .parts import RigidPart, rigid_parts, write_placed
+from .parts import RigidPart, bodies_of_atoms, joined, rigid_parts, write_placed
+from .search import torch_threads
 from .words import parse_parts
 
 _OnEachBody = list[list[list[PlacedBody]]]
@@ -47,15 +48,13 @@ def place_parts(
         What is rigid: "chains", "domains", or anything else for whole models.
     density_map : DensityMap
     resolution : float
-        Of the map, in Å.
+        In Å.
     path : Path
         The mmCIF file to write.
     read : callable
         Returns the model in a file.
-    device : str
-        Where maps are transformed: "cpu", or "cuda" where torch has it.
-    threads : int, optional
-        Of a CPU; all by default.
+    device, threads
+        Where maps are transformed: "cpu", or "cuda" where torch has it; and threads of a CPU, all by default.
     tell : callable
         Told how many rotations of a body were tried, of how many, and of which.
 
@@ -77,8 +76,12 @@ def place_parts(
     found = place_bodies(kinds, task)
     if device == "cuda":
         torch.cuda.empty_cache()  # OpenMM's Contexts need it
-    placed = [_by_copy(part, kinds, found, links) for part in parts]
-    placed, similarity = _together(parts, kinds, placed, density_map, resolution, path)
+    sets = [[_by_copy(part, kinds, found, links) for part in parts]]
+    if all(part.copies == 1 for part in parts):
+        sets.append(_as_given(sets[0], kinds))
+    with torch_threads(threads):
+        together = (_together(parts, kinds, placed, density_map, resolution) for placed in sets)
+        placed, similarity = max(together, key=lambda each: each[1][1])
     chains = write_placed(path, parts, kinds, placed)
     figures = {"cut": cut, "similarity": similarity, "bodies": _all_figures(placed, kinds, chains)}
     write_text(path.with_suffix(".json"), json.dumps(figures, indent=2) + "\n")
@@ -142,19 +145,26 @@ def _apart(
     return total
 
 
+def _as_given(placed: _OnEachBody, kinds: Sequence[Kind]) -> _OnEachBody:
+    """Return bodies where their files have them."""
+    return [
+        [
+            [PlacedBody(each.kind, np.eye(3), kinds[each.kind].centre, each.score_given) for each in copy]
+            for copy in copies
+        ]
+        for copies in placed
+    ]
+
+
 def _together(
     parts: Sequence[RigidPart],
     kinds: Sequence[Kind],
     placed: _OnEachBody,
     density_map: DensityMap,
     resolution: float,
-    path: Path,
 ) -> tuple[_OnEachBody, list[float]]:
     """Return bodies where all of them together fit best, near where they are, with the similarity before and after."""
-    bodies = write_placed(path, parts, kinds, placed)
-    model = read_model(path)
-    of_atoms = np.array([bodies[record.residue[:3]] for record in model.records])
-    rigid = RigidBodies(model, density_map, resolution, of_atoms)
+    rigid = RigidBodies(*joined(parts, kinds, placed), density_map, resolution, bodies_of_atoms(parts))
     before = rigid.similarity(rigid.start(), rigid.centres)[0]
     after, rotations, places = rigid.refined(rigid.start(), rigid.centres)
     number = 0

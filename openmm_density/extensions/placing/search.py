@@ -134,12 +134,21 @@ def search(
 @contextmanager
 def _workers(device: torch.device, threads: int | None) -> Iterator[ThreadPoolExecutor]:
     """Yield threads of which each works alone: those that torch has for small transforms mostly wait for each other."""
+    count = 1 if device.type == "cuda" else threads or torch.get_num_threads()
+    with (
+        torch_threads(1),
+        ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(1,)) as pool,
+    ):
+        yield pool
+
+
+@contextmanager
+def torch_threads(threads: int | None) -> Iterator[None]:
+    """Let torch have so many threads, or as many as it has."""
     before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    count = 1 if device.type == "cuda" else threads or before
+    torch.set_num_threads(threads or before)
     try:
-        with ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            yield pool
+        yield
     finally:
         torch.set_num_threads(before)
 

@@ -130,8 +130,9 @@ class EvidenceSearch:
     all residues of a chain, of several stretches at once, and as the stretch of most evidence for each shift. Each is built and
     annealed in a `LocalSystem`; then the evidence is taken anew, on the backbone as it came to lie.
 
-    `tools`: with the model's evidence; `side_by_side`: how many models are followed. What comes out does not depend on the number
-    of `workers`. Attributes: `work`, the `pair_work` of what was tried so far; `tried`: how many shifts these were.
+    `tools`: with the model's evidence; `side_by_side`: how many models are followed; `chains`: which, by default all. What
+    comes out does not depend on the number of `workers`. Attributes: `work`, the `pair_work` of what was tried so far; `tried`:
+    how many shifts these were.
     """
 
     def __init__(
@@ -139,10 +140,11 @@ class EvidenceSearch:
         tools: TrialTools,
         workers: TrialWorkers,
         side_by_side: int = SIDE_BY_SIDE,
+        chains: Sequence[np.ndarray] | None = None,
     ) -> None:
         self._tools, self._workers = tools, workers
         self._side_by_side = side_by_side
-        self._chains = [chain for chain in tools.registers.chains if tools.is_fitted(chain)]
+        self._chains = tools.fitted_chains if chains is None else chains
         self.work, self.tried = 0.0, 0
         self._left: set[tuple[int, int, int]] = set()
 
@@ -150,6 +152,10 @@ class EvidenceSearch:
     def left(self) -> int:
         """How many stretches were not shifted, or not annealed, in every way that was proposed, for want of room."""
         return len(self._left)
+
+    def is_called_for(self, positions: np.ndarray) -> bool:
+        """Return whether evidence speaks for any shift in a model (N, 3)."""
+        return any(self._untried(_Candidate(positions), chain) for chain in self._chains)
 
     def improved(
         self,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
 from openmm import app
 from scipy.spatial import cKDTree
 
+from ...base.stopwatch import counted_as
 from ...base.wording import residue_label
 from ...energies.density_fit import DensityFit
 from ...fitting.interrupts import Deadline, Stop, StopRequest
@@ -28,7 +30,7 @@ from .register_search import RegisterSearch, Stretch
 from .rotamer_search import RotamerSearch
 from .search_plan import flip_work, place_work
 from .side_chain_evidence import ENERGY_PER_NAT, SideChainEvidence
-from .side_chain_packing import PackingTrial, SideChainPacking
+from .side_chain_packing import PackingTrial, RotamerTrial, SideChainPacking, shared_out
 from .stretch_trial import LEAST_GAIN, StretchTrial, Trial, TrialTools
 from .sugar_search import PuckerFlip, SugarSearch, SugarTrial
 from .surrounding_mates import SurroundingMates
@@ -102,14 +104,8 @@ class Rebuilding:
         self._by_energy = by_energy
         # The regions of flips, and of stretches, for which there was no room.
         self._left: tuple[set[bytes], set[bytes]] = set(), set()
-        self._evident: list[ThreadSearch | EvidenceSearch] = []
-        if evidence is not None:
-            # Where the energy tells as well, it finds what one model leaves.
-            side_by_side = 1 if by_energy or again else SIDE_BY_SIDE
-            self._evident = [
-                ThreadSearch(self._tools, self._workers),
-                EvidenceSearch(self._tools, self._workers, side_by_side),
-            ]
+        # Where the energy tells as well, it finds what one model leaves.
+        self._side_by_side = 1 if by_energy or again else SIDE_BY_SIDE
 
     def with_fitted_rotamers(
         self, positions: np.ndarray, stop: StopRequest | None = None, packed: bool = True
@@ -145,8 +141,14 @@ class Rebuilding:
     def _with_other_rotamers(
         self, positions: np.ndarray, stop: StopRequest | None, packed: bool
     ) -> np.ndarray:
-        fitted, residues = self._rotamers.improved(positions, only_seen=True, stop=stop)
-        after = self._packed(fitted, stop or Deadline(math.inf)) if packed else fitted
+        stop = stop or Deadline(math.inf)
+        promising = sorted(self._rotamers.promising(positions))
+        trials = [RotamerTrial(self._molecule, positions, each) for each in shared_out(promising)]
+        if not self._workers.run(self._tools, positions, trials, stop, lambda _: None):
+            return positions
+        known = {residue: best for trial in trials for residue, best in trial.found.items()}
+        fitted, residues = self._rotamers.improved(positions, only_seen=True, stop=stop, known=known)
+        after = self._packed(fitted, stop) if packed else fitted
         if after is not fitted:
             moved = after[(after != fitted).any(axis=1)]
             near = cKDTree(moved).query(after, distance_upper_bound=_DISTURBED)[0] < np.inf
@@ -167,9 +169,13 @@ class Rebuilding:
 
     def _packed(self, positions: np.ndarray, stop: Stop) -> np.ndarray:
         """Return the positions with side chains changed that were in each other's places; the same array where none was."""
-        changes = self._packing.candidates(positions, self._falls(positions))
+
+        def run(trials: Sequence[Trial]) -> bool:
+            return self._workers.run(self._tools, positions, trials, stop, lambda _: None)
+
+        changes = self._packing.candidates(positions, self._falls(positions), run)
         trials = [PackingTrial(self._molecule, self._registers, positions, each) for each in changes]
-        if not self._workers.run(self._tools, positions, trials, stop, lambda _: None):
+        if not run(trials):
             return positions
         gaining = [each for each in trials if each.gain > each.change.least_gain]
         return self._with_best(positions, gaining)[0]
@@ -264,9 +270,12 @@ class Rebuilding:
     def _with_shifted_stretches(
         self, positions: np.ndarray, stop: StopRequest, by_energy: bool
     ) -> np.ndarray:
-        # Whole chains are led elsewhere early or not at all.
-        evident = [each for each in self._evident if by_energy or isinstance(each, EvidenceSearch)]
-        result, changed = self._by_evidence(evident, positions, stop), None
+        result, changed = positions, None
+        if self._tools.evidence is not None:
+            if by_energy:  # whole chains are led elsewhere early or not at all
+                with counted_as("threading"):
+                    result = self._by_evidence(self._thread_search, result, stop)
+            result = self._by_evidence(self._evidence_search, result, stop)
         for _ in range(_ROUNDS if self._by_energy and by_energy else 0):
             self._progress("register")
             trials = self._stretch_trials(result, changed)
@@ -314,23 +323,40 @@ class Rebuilding:
                 made.append(trial)
         return result, made, changed
 
+    def _thread_search(self, chain: np.ndarray) -> ThreadSearch:
+        return ThreadSearch(self._tools, self._workers, [chain])
+
+    def _evidence_search(self, chain: np.ndarray) -> EvidenceSearch:
+        return EvidenceSearch(self._tools, self._workers, self._side_by_side, [chain])
+
     def _by_evidence(
         self,
-        searches: Sequence[ThreadSearch | EvidenceSearch],
+        search_of: Callable[[np.ndarray], ThreadSearch | EvidenceSearch],
         positions: np.ndarray,
         stop: StopRequest,
     ) -> np.ndarray:
-        """Return the positions with stretches moved to where the density beside the backbone speaks for them."""
-        for search in searches:
-            if stop.requested:
-                break
-            self._progress("register")
-            positions, moved = search.improved(positions, stop, self._room - self.work, self._tell)
+        """Return the positions with stretches moved to where the density beside the backbone speaks for them.
+
+        The chains that this is so of share the room, and are searched beside each other, each among the others as they are.
+        """
+        if stop.requested:
+            return positions
+        self._progress("register")
+        searches = [search_of(chain) for chain in self._tools.fitted_chains]
+        searches = [each for each in searches if each.is_called_for(positions)]
+        room = (self._room - self.work) / max(len(searches), 1)
+        calls = [partial(each.improved, positions, stop, room) for each in searches]
+        found = self._workers.beside(calls, self._tell)
+        result = positions
+        for search, (after, moved) in zip(searches, found):
+            if moved:
+                changed = (after != positions).any(axis=1)[:, None]
+                result = np.where(changed, after, result)
             self.work += search.work
             self.changes.places_tried += search.tried
             self.changes.places_left += search.left
             self.changes.stretches += map(self._moved, moved)
-        return positions
+        return result
 
     def _moved(self, moved: Moved) -> RebuiltStretch:
         """Return the record of a stretch that was moved by evidence."""

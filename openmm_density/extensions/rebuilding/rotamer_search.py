@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import numpy as np
 from scipy.spatial import cKDTree
@@ -36,6 +37,14 @@ _METAL_BOND = 2.8
 _BONDS_APART = 3
 
 
+class BestRotamer(NamedTuple):
+    """The best rotamer of a side chain in each of S models."""
+
+    gains: np.ndarray  # (S,), kJ/mol
+    conformations: np.ndarray  # (S, n, 3), Å
+    reaches: np.ndarray  # (S,): how far from Cβ any rotamer leads, Å
+
+
 class RotamerSearch:
     """Put side chains, one after the other, into another rotamer where it has a lower energy.
 
@@ -65,12 +74,16 @@ class RotamerSearch:
         passes: int = _PASSES,
         only_seen: bool = False,
         stop: Stop | None = None,
+        known: Mapping[int, BestRotamer] | None = None,
     ) -> tuple[np.ndarray, list[int]]:
         """Return positions with side chains in another rotamer where that has a lower energy.
 
-        `positions` (N, 3) in Å. Returns `positions` (N, 3); `residues`: indices of those whose side chains changed.
+        `positions` (N, 3) in Å; `known`: what `best_of` returned of them. Returns `positions` (N, 3); `residues`: indices of
+        those whose side chains changed.
         """
-        improved, changed = self.improved_each(positions[None], residues, passes, only_seen, stop)
+        improved, changed = self.improved_each(
+            positions[None], residues, passes, only_seen, stop, known=known
+        )
         return improved[0], changed[0]
 
     def improved_each(
@@ -81,15 +94,15 @@ class RotamerSearch:
         only_seen: bool = False,
         stop: Stop | None = None,
         slopes: DensityEnergySlopes | None = None,
+        known: Mapping[int, BestRotamer] | None = None,
     ) -> tuple[np.ndarray, list[list[int]]]:
         """Return positions of several models with side chains in another rotamer, as `improved` has them in each alone.
 
         `positions` (S, N, 3) in Å; `slopes` of the density energy about all of them; by default about the first, in each pass
-        anew. Returned, too, are the residues of each model whose side chains changed.
+        anew; `known`, of one model, by `best_of`. Returned, too, are the residues of each model whose side chains changed.
         """
         positions = np.array(positions, dtype=np.float64)
-        wanted = None if residues is None else set(residues.tolist())
-        chosen = [chain for chain in self._turning if wanted is None or chain.residue in wanted]
+        chosen = self._of_residues(residues)
         if only_seen:
             promising = self.promising(positions[0])
             chosen = [chain for chain in chosen if chain.residue in promising]
@@ -102,9 +115,11 @@ class RotamerSearch:
         betas = positions[:, np.array([chain.atoms[2] for chain in chosen], dtype=np.int64)].swapaxes(0, 1)
         # How far each reaches, and when it was tried, and what it touches changed, by numbers of trials, in each model.
         reaches = np.full(betas.shape[:2], np.inf)
-        tried, touched = np.full(reaches.shape, -1), np.zeros(reaches.shape, dtype=np.int64)
-        for number in range(passes * len(chosen)):
-            index = number % len(chosen)
+        for index, chain in enumerate(chosen if known else ()):
+            reaches[index] = known[chain.residue].reaches if chain.residue in known else np.inf
+        tried, touched = np.full(betas.shape[:2], -1), np.zeros(betas.shape[:2], dtype=np.int64)
+        for number in range(1, passes * len(chosen) + 1):
+            index = (number - 1) % len(chosen)
             if not index:
                 about = self._density.slopes(positions[0]) if slopes is None else slopes
             if stop is not None and stop.requested:
@@ -114,19 +129,37 @@ class RotamerSearch:
             free = free[~self._binds_metal(chain, positions[free])]
             if not len(free):
                 continue
-            gains, conformations, reaches[index, free] = self._best(
-                chain, positions[free], about, around[index]
-            )
+            # Nothing around it has changed so far.
+            if known and chain.residue in known and tried[index, 0] < 0 == touched[index, 0]:
+                gains, conformations, _ = known[chain.residue]
+            else:
+                gains, conformations, reaches[index, free] = self._best(
+                    chain, positions[free], about, around[index]
+                )
             tried[index, free] = number
             for model, gain, conformation in zip(free.tolist(), gains, conformations):
                 required = self._required_atoms(chain, positions[model], conformation) if only_seen else 0.0
                 if gain > max(LEAST_GAIN, per_atom[model] * required):
                     moved = np.concatenate([positions[model, chain.scored_atoms], conformation[chain.scored]])
-                    apart = cdist(betas[:, model], moved).min(axis=1)
-                    touched[apart < reaches[:, model] + _TOUCHED, model] = number
+                    apart = cdist(betas[:, model], moved).min(axis=1) - reaches[:, model]
+                    touched[apart < _TOUCHED, model] = number
                     positions[model, chain.atoms] = conformation
                     changed[model].add(chain.residue)
         return positions, [sorted(each) for each in changed]
+
+    def _of_residues(self, residues: np.ndarray | None) -> list[SideChain]:
+        asked = None if residues is None else set(residues.tolist())
+        return [chain for chain in self._turning if asked is None or chain.residue in asked]
+
+    def best_of(self, positions: np.ndarray, residues: np.ndarray) -> dict[int, BestRotamer]:
+        """Return the best rotamers that some residues have in a model (N, 3), each where the others are."""
+        chains = self._of_residues(residues)
+        around = self.atoms_near(chains, positions[None])
+        slopes = self._density.slopes(positions)
+        return {
+            chain.residue: self._best(chain, positions[None], slopes, near)
+            for chain, near in zip(chains, around)
+        }
 
     def promising(self, positions: np.ndarray) -> dict[int, float]:
         """Return the residues whose side chains may fit better in another rotamer, and the kJ/mol that promises.
@@ -205,8 +238,8 @@ class RotamerSearch:
 
     def _best(
         self, chain: SideChain, positions: np.ndarray, slopes: DensityEnergySlopes, near: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return, for each of S models, what the best rotamer gains in kJ/mol, its atoms, and how far any reaches (Å)."""
+    ) -> BestRotamer:
+        """Return the best rotamer in each of S models."""
         current = positions[:, chain.atoms]
         trials = chain.conformations(current)
         surroundings = self.surroundings(chain, positions, trials, near)
@@ -228,7 +261,7 @@ class RotamerSearch:
         best = np.argmin(energy, axis=1)
         models = models[:, 0]
         reaches = _reaches(chain, positions, trials)
-        return before - energy[models, best], refined[models, best], reaches
+        return BestRotamer(before - energy[models, best], refined[models, best], reaches)
 
     def _binds_metal(self, chain: SideChain, positions: np.ndarray) -> np.ndarray:
         """Return in which of the models a side chain is bonded to a metal."""

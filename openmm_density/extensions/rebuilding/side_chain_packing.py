@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.spatial import cKDTree
@@ -43,6 +44,11 @@ _PART_TRIED, _SCREEN = 0.1, 60
 # there by so much (`suspicions.falls`), and their Cβ are so near (Å). The fewest atoms of one; the most groups, and the ways of
 # each.
 _FALL, _NEAR, _FEWEST_ATOMS, _GROUPS, _WAYS = 0.1, 11.0, 3, 3, 20
+# Side chains that a process looks at, at once, and the most parts of all.
+_FEWEST_AT_ONCE, _MOST_PARTS = 4, 64
+
+
+_Weighed = tuple[np.ndarray, np.ndarray]
 
 
 class PackingChange(NamedTuple):
@@ -74,17 +80,31 @@ class SideChainPacking:
     def __init__(self, molecule: Molecule, density: DensityModel, rotamers: RotamerSearch) -> None:
         self._molecule, self._density, self._search = molecule, density, rotamers
 
-    def candidates(self, positions: np.ndarray, falls: np.ndarray | None = None) -> list[PackingChange]:
+    def candidates(
+        self,
+        positions: np.ndarray,
+        falls: np.ndarray | None = None,
+        run: Callable[[Sequence[Trial]], bool] | None = None,
+    ) -> list[PackingChange]:
         """Return changes that do not overlap, those first that promise most, and then the ways of each group.
 
-        `positions` (N, 3) in Å; `falls` (number of residues,): see `openmm_density.extensions.rebuilding.suspicions.falls`.
+        `positions` (N, 3) in Å; `falls` (number of residues,): see `openmm_density.extensions.rebuilding.suspicions.falls`;
+        `run`: runs trials, and returns whether there was time.
         """
         chains = self._search.free_side_chains(positions)
         if len(chains) < 2:
             return []
         table = _EnergyTable(self._molecule, self._density, self._search, chains, positions)
-        changes = self._followed(table, self._fitting_badly(chains, positions))
+        badly = self._fitting_badly(chains, positions)
         groups = [] if falls is None else _groups(chains, falls, positions)
+        if run is not None:
+            needed = table.around([*badly, *(number for group in groups for number in group)])
+            residues = [chains[number].residue for number in needed]
+            trials = [WeighingTrial(self._molecule, positions, each) for each in shared_out(residues)]
+            if not run(trials):
+                return []
+            table.know({residue: found for trial in trials for residue, found in trial.found.items()})
+        changes = self._followed(table, badly)
         return changes + [change for group in groups for change in _ways(table, group)]
 
     def _followed(self, table: _EnergyTable, badly: list[int]) -> list[PackingChange]:
@@ -129,13 +149,32 @@ class _EnergyTable:
         self._positions = positions
         self._slopes = density.slopes(positions)
         changing = np.concatenate([chain.scored_atoms for chain in chains])
-        rest = np.setdiff1d(np.flatnonzero(molecule.is_heavy), changing)
-        self._around = search.atoms_near(chains, positions[None], rest)
+        self._rest = np.setdiff1d(np.flatnonzero(molecule.is_heavy), changing)
         self._rotamers: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         self._pairs: dict[tuple[int, int], np.ndarray] = {}
         betas = positions[[chain.atoms[2] for chain in chains]]
         near = cKDTree(betas).query_ball_point(betas, _REACH)
         self.neighbours = [sorted({*found} - {number}) for number, found in enumerate(near)]
+
+    def around(self, numbers: Sequence[int]) -> list[int]:
+        """Return side chains and their neighbours, and the neighbours of these, with which changes of them begin."""
+        found = {*numbers}
+        for _ in range(2):
+            found |= {other for number in found for other in self.neighbours[number]}
+        return sorted(found)
+
+    def know(self, found: Mapping[int, _Weighed]) -> None:
+        """Note what `weighed` returned, of the same model."""
+        for number, chain in enumerate(self._chains):
+            if chain.residue in found:
+                self._rotamers[number] = found[chain.residue]
+
+    def weighed(self, residues: Sequence[int]) -> dict[int, _Weighed]:
+        """Return the rotamers (K, n, 3) of some residues, by their indices, their own first, and their energies (K,)."""
+        asked = {*residues}
+        chains = [chain for chain in self._chains if chain.residue in asked]
+        around = self._search.atoms_near(chains, self._positions[None], self._rest)
+        return {chain.residue: self._of_chain(chain, near) for chain, near in zip(chains, around)}
 
     def places(self, number: int) -> np.ndarray:
         """Return the positions (K, n, 3) of the rotamers of a side chain."""
@@ -159,13 +198,12 @@ class _EnergyTable:
         chains = [self._chains[member] for member in members]
         return PackingChange(chains, places, gain, least * len(chains))
 
-    def _of(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+    def _of(self, number: int) -> _Weighed:
         if number not in self._rotamers:
-            self._rotamers[number] = self._weighed(self._chains[number], self._around[number])
+            self.know(self.weighed([self._chains[number].residue]))
         return self._rotamers[number]
 
-    def _weighed(self, chain: SideChain, near: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the rotamers (K, n, 3) of a side chain, its own first, and their energies (K,)."""
+    def _of_chain(self, chain: SideChain, near: np.ndarray) -> _Weighed:
         own = self._positions[chain.atoms]
         grid = chain.conformations(own)
         around = self._search.surroundings(chain, self._positions[None], grid[None], near)
@@ -313,6 +351,44 @@ def _ways(table: _EnergyTable, group: list[int]) -> list[PackingChange]:
         )
         for rotamers in islice(changed, _WAYS)
     ]
+
+
+def shared_out(residues: Sequence[int]) -> list[np.ndarray]:
+    """Return residues in parts for as many processes as may be, none of few."""
+    count = min(max(len(residues) // _FEWEST_AT_ONCE, 1), _MOST_PARTS)
+    return [part for part in np.array_split(np.array(residues, dtype=np.int64), count) if len(part)]
+
+
+class RotamerTrial(Trial):
+    """Find the best rotamer of each of some residues, where all others are as they are."""
+
+    def __init__(self, molecule: Molecule, positions: np.ndarray, residues: np.ndarray) -> None:
+        super().__init__(molecule, positions, residues)
+        self.found: dict[int, Any] = {}
+
+    @property
+    def size(self) -> int:
+        """Twice the residues: to try one takes as long as two atoms in a conformation."""
+        return 2 * len(self.region)
+
+    def run(self, place: TrialPlace) -> dict[int, Any]:
+        """Return what was found, by residue."""
+        return place.tools.rotamers.best_of(place.positions, self.region)
+
+    def take(self, found: dict[int, Any]) -> None:
+        """Note what `run` returned."""
+        self.found = found
+
+
+class WeighingTrial(RotamerTrial):
+    """Weigh the rotamers of each of some residues among what does not change."""
+
+    def run(self, place: TrialPlace) -> dict[int, Any]:
+        """Return them and their energies, by residue."""
+        tools, positions = place.tools, place.positions
+        chains = tools.rotamers.free_side_chains(positions)
+        table = _EnergyTable(tools.molecule, tools.density, tools.rotamers, chains, positions)
+        return table.weighed(self.region.tolist())
 
 
 class PackingTrial(Trial):

@@ -42,8 +42,8 @@ _RETRIES = 3
 _SOFT_SCREENS = ((80, 0.65), (MINIMIZATION - 80, 0.4))
 # The same with full contacts.
 _HARD_SCREENS = ((60, 0.6), (MINIMIZATION - 60, 1.0))
-# Conformations whose side chains are turned at once: of six each takes two thirds of the time.
-_AT_ONCE = 6
+AT_ONCE = 6
+"""Conformations whose side chains are turned at once: of six each takes two thirds of the time."""
 
 
 class Built(NamedTuple):
@@ -80,6 +80,11 @@ class TrialTools:
         """Those of the backbone: a `LocalSystem` has no charges."""
         return HydrogenBonds(self.molecule.topology)
 
+    @property
+    def fitted_chains(self) -> list[np.ndarray]:
+        """The chains of which any atom is fitted."""
+        return [chain for chain in self.registers.chains if self.is_fitted(chain)]
+
     def is_fitted(self, residues: np.ndarray) -> bool:
         """Return whether any atom of some residues is fitted: what is not is shown by no density."""
         return bool(self.density.weights[self.registers.atoms_of(residues)].any())
@@ -106,20 +111,25 @@ class TrialPlace:
             compiled=tools.compiled,
         )
 
+    @cached_property
+    def _moving(self) -> np.ndarray:
+        molecule = self.tools.molecule
+        return np.flatnonzero(molecule.is_heavy & np.isin(molecule.residue_of, self._region))
+
     @property
     def own(self) -> np.ndarray:
         """Where the heavy atoms that move are, shape (n, 3), in Å."""
-        return self.positions[self._local.moving]
+        return self.positions[self._moving]
 
     def whole(self, places: np.ndarray) -> np.ndarray:
         """Return the positions (N, 3) of the model with the heavy atoms that move elsewhere."""
         result = self.positions.copy()
-        result[self._local.moving] = places
+        result[self._moving] = places
         return result
 
     def shifted(self, shift: ChainShift) -> np.ndarray:
         """Return where the heavy atoms come to lie as a shift is built."""
-        return self.tools.registers.displaced(self.positions, shift)[self._local.moving]
+        return self.tools.registers.displaced(self.positions, shift)[self._moving]
 
     def minimized(self, places: np.ndarray, iterations: int = MINIMIZATION, soft: bool = False) -> Built:
         """Minimise a conformation; soft, atoms may pass through each other."""
@@ -127,16 +137,26 @@ class TrialPlace:
             energy, placed = self._local.lowered(self.whole(places), soft, iterations)
         except Unstable:  # what cannot be minimised cannot be right
             return Built(np.inf, places)
-        return Built(energy, placed[self._local.moving])
+        return Built(energy, placed[self._moving])
+
+    def each_minimized(
+        self, conformations: Sequence[np.ndarray], iterations: int = MINIMIZATION, soft: bool = False
+    ) -> list[Built]:
+        """Minimise some conformations, as `minimized` does."""
+        return [self.minimized(each, iterations, soft) for each in conformations]
 
     def turned(self, conformations: Sequence[np.ndarray], iterations: int = MINIMIZATION) -> list[Built]:
         """Put the side chains of some conformations into their best rotamers, once, and minimise each."""
         found: list[Built] = []
-        for begin in range(0, len(conformations), _AT_ONCE):
-            some = np.array([self.whole(each) for each in conformations[begin : begin + _AT_ONCE]])
+        for begin in range(0, len(conformations), AT_ONCE):
+            some = np.array([self.whole(each) for each in conformations[begin : begin + AT_ONCE]])
             for each in self._with_best_rotamers(some, passes=1):
-                found.append(self.minimized(each[self._local.moving], iterations))
+                found.append(self.minimized(each[self._moving], iterations))
         return found
+
+    def each_annealed(self, starts: Sequence[tuple[np.ndarray, int]], steps: int) -> list[Built]:
+        """Anneal some conformations, each with a seed, as `annealed` does."""
+        return [self.annealed(places, steps, seed) for places, seed in starts]
 
     def annealed(self, places: np.ndarray, steps: int, seed: int = 1) -> Built:
         """Anneal a conformation, with so many steps at each temperature and a seed of velocities; turn side chains, minimise."""
@@ -145,7 +165,7 @@ class TrialPlace:
         except Unstable:
             return Built(np.inf, places)
         (best,) = self._with_best_rotamers(placed[None])
-        return self.minimized(best[self._local.moving])
+        return self.minimized(best[self._moving])
 
     def _with_best_rotamers(self, positions: np.ndarray, **how: int) -> np.ndarray:
         slopes = self.tools.density.slopes(self.positions)
@@ -158,6 +178,8 @@ class Trial:
     """
 
     gain = 0.0  # By how much what was found is better; so before, and where there is nothing to compare
+    # Whether its conformations can be shared out among processes
+    is_divisible = False
 
     def __init__(self, molecule: Molecule, positions: np.ndarray, region: np.ndarray) -> None:
         self.region, self.annealing_steps = region, ANNEALING_STEPS
@@ -192,6 +214,8 @@ class Trial:
 
 class StretchTrial(Trial):
     """Shift the stretches of one place, of which one may be off, and tell what the best of them gains, in kJ/mol."""
+
+    is_divisible = True
 
     def __init__(
         self, molecule: Molecule, positions: np.ndarray, stretches: Sequence[Stretch], region: np.ndarray
@@ -237,20 +261,19 @@ class StretchTrial(Trial):
             for by in stretch.shifts
         ]
         for iterations, part in _SOFT_SCREENS:
-            found = _fraction([place.minimized(each.places, iterations, soft=True) for each in found], part)
+            soft = place.each_minimized([each.places for each in found], iterations, soft=True)
+            found = _fraction(soft, part)
         (first, part), *more = _HARD_SCREENS
         found = _fraction(place.turned([each.places for each in found], first), part)
         for iterations, part in more:
-            found = _fraction([place.minimized(each.places, iterations) for each in found], part)
+            found = _fraction(place.each_minimized([each.places for each in found], iterations), part)
         return own, _fraction(found, 0.0)
 
 
 def _annealed(place: TrialPlace, conformations: Sequence[Built], series: int, steps: int) -> list[Built]:
     """Anneal each of some conformations, with velocities of its own."""
-    return [
-        place.annealed(each.places, steps, 1000 * series + number)
-        for number, each in enumerate(conformations)
-    ]
+    starts = [(each.places, 1000 * series + number) for number, each in enumerate(conformations)]
+    return place.each_annealed(starts, steps)
 
 
 def _fraction(found: list[Built], part: float) -> list[Built]:

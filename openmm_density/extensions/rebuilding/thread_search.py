@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...base.stopwatch import counted_as
 from ...fitting.interrupts import StopRequest
 from ...validation.stretches import runs_of
 from .evidence_search import LEAST_GAIN, Moved, Progress, proposed_shifts
@@ -142,19 +141,25 @@ class ThreadSearch:
     sequence is threaded through them by the evidence (`proposed_threads`), the chain is led there (`ThreadBuilder`), and it is
     annealed as a whole.
 
-    `tools`: with the model's evidence. What comes out does not depend on the number of `workers`. Attributes: `work`, the
-    `place_work` of what was tried so far; `tried`, `left`: how many threads were tried, and how many were not for want of room.
+    `tools`: with the model's evidence; `chains`: which, by default all. What comes out does not depend on the number of
+    `workers`. Attributes: `work`, the `place_work` of what was tried so far; `tried`, `left`: how many threads were tried, and
+    how many were not for want of room.
     """
 
     def __init__(
         self,
         tools: TrialTools,
         workers: TrialWorkers,
+        chains: Sequence[np.ndarray] | None = None,
     ) -> None:
         self._tools, self._evidence, self._workers = tools, tools.evidence, workers
         self._builder = ThreadBuilder(tools.registers, tools.evidence.density_map)
-        self._chains = [chain for chain in tools.registers.chains if tools.is_fitted(chain)]
+        self._chains = tools.fitted_chains if chains is None else chains
         self.work, self.tried, self.left = 0.0, 0, 0
+
+    def is_called_for(self, positions: np.ndarray) -> bool:
+        """Return whether evidence speaks against the register of a chain in a model (N, 3)."""
+        return any(self._is_suspicious(positions, chain) for chain in self._chains)
 
     def improved(
         self,
@@ -196,8 +201,7 @@ class ThreadSearch:
 
     def _places(self, positions: np.ndarray, chain: np.ndarray, room: float) -> list[ThreadPlace]:
         """Return what may be tried of a chain: of the same residues one place."""
-        with counted_as("threading"):
-            proposals = self._proposals(positions, chain)
+        proposals = self._proposals(positions, chain)
         together: dict[bytes, list[_Proposal]] = {}
         for proposal in sorted(proposals, key=lambda each: -each.promise):
             same = together.setdefault(proposal.region.tobytes(), [])
@@ -216,10 +220,13 @@ class ThreadSearch:
             places.append(place)
         return places
 
+    def _is_suspicious(self, positions: np.ndarray, chain: np.ndarray) -> bool:
+        promised = proposed_shifts(chain, self._evidence.log_odds(positions, chain), _SUSPICIOUS)
+        return any(len(shift.by) >= _AS_HELIX for shift in promised)
+
     def _proposals(self, positions: np.ndarray, chain: np.ndarray) -> list[_Proposal]:
         # A chain that is in register is led nowhere else, and most of the time goes into its helices.
-        promised = proposed_shifts(chain, self._evidence.log_odds(positions, chain), _SUSPICIOUS)
-        if not any(len(shift.by) >= _AS_HELIX for shift in promised):
+        if not self._is_suspicious(positions, chain):
             return []
         helices = helices_along(self._evidence.density_map, self._evidence.backbone(positions, chain))
         odds = [self._evidence.log_odds_in(helix.backbone[:, :4], chain) for helix in helices]

@@ -31,7 +31,7 @@ from .steps import Step, steps_of_direction
 
 NEAR = 0.6
 """Of the correlation that the neighbour's model has with its own volume: with less it starts far from its density. At 5 Å
-models 1 to 2 Å away (Cα RMSD) have .67 to .88 of it, those 5 Å away .45 to .5."""
+models 1 to 2 Å away (Cα RMSD) have 0.67 to 0.88 of it, those 5 Å away 0.45 to 0.5."""
 LOST = 0.95
 """Of the same: a fit that ends with less is tried again with the protocol of the first volume."""
 

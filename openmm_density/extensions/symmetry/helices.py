@@ -47,6 +47,7 @@ class HelixPlace:
         """Return the operators of copies `first` to `last`, the unit (copy 0) first, shapes (n, 3, 3) and (n, 3), Å."""
         return about(*helix(self.rise, self.twist, first, last), self.frame, self.centre)
 
+    @takes_units("positions")
     def copies_inside(self, density_map: DensityMap, positions: np.ndarray) -> tuple[int, int]:
         """Return the first and the last copy of a unit at `positions` (N, 3), Å, with a tenth of its atoms at least in a map's
         density.

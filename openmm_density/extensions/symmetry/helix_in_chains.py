@@ -77,7 +77,7 @@ def find_helix_in_chains(model: Model) -> tuple[FoundSymmetry, HelixPlace]:
 
 
 def _order(found: tuple[HelixPlace, list[int], float]) -> tuple[float, int]:
-    """Return what is compared: deviations that differ by less than .1 Å are one, of which the fewest steps win."""
+    """Return what is compared: deviations that differ by less than 0.1 Å are one, of which the fewest steps win."""
     return round(found[2], 1), max(found[1]) - min(found[1])
 
 

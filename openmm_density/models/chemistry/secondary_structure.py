@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from functools import cached_property
+from hashlib import sha256
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import mdtraj
 import numpy as np
@@ -23,7 +26,28 @@ _KILOJOULES_PER_KILOCALORIE = 4.184
 
 def secondary_structure_torsions(topology: app.Topology, positions: np.ndarray) -> np.ndarray:
     """Return the atoms of φ and ψ of every residue in a helix or strand (DSSP). `positions` (N, 3) in Å."""
-    backbone = _Backbone(topology, positions)
+    return _torsions_and_bonds(topology, positions)[0].copy()
+
+
+def backbone_hydrogen_bonds(topology: app.Topology, positions: np.ndarray) -> np.ndarray:
+    """Return N and O of every hydrogen bond between the backbones of helices and strands (DSSP). `positions` (N, 3) in Å."""
+    return _torsions_and_bonds(topology, positions)[1].copy()
+
+
+# What was found last of a model, for the two who ask one after the other.
+_found: WeakKeyDictionary[app.Topology, tuple[Any, tuple[np.ndarray, np.ndarray]]] = WeakKeyDictionary()
+
+
+def _torsions_and_bonds(topology: app.Topology, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the torsions and the hydrogen bonds of helices and strands."""
+    key = topology.getNumBonds(), sha256(np.ascontiguousarray(positions)).digest()
+    if topology not in _found or _found[topology][0] != key:
+        backbone = _Backbone(topology, positions)
+        _found[topology] = key, (_torsions(backbone), _bonds(backbone, positions))
+    return _found[topology][1]
+
+
+def _torsions(backbone: _Backbone) -> np.ndarray:
     phi, psi = [], []
     for before, behind in backbone.bonds:
         for torsions, residue, wanted in (
@@ -35,19 +59,15 @@ def secondary_structure_torsions(topology: app.Topology, positions: np.ndarray) 
     return np.array(sorted(phi) + sorted(psi), dtype=np.int64).reshape(-1, 4)
 
 
-def backbone_hydrogen_bonds(topology: app.Topology, positions: np.ndarray) -> np.ndarray:
-    """Return N and O of every hydrogen bond between the backbones of helices and strands (DSSP). `positions` (N, 3) in Å."""
-    backbone = _Backbone(topology, positions)
-    return np.array(
-        [
-            (donor["N"], acceptor["O"])
-            for donor, acceptor in backbone.hydrogen_bonds
-            if backbone.is_structured[donor.index]
-            and backbone.is_structured[acceptor.index]
-            and np.linalg.norm(positions[donor["N"]] - positions[acceptor["O"]]) < LONGEST_HYDROGEN_BOND
-        ],
-        dtype=np.int64,
-    ).reshape(-1, 2)
+def _bonds(backbone: _Backbone, positions: np.ndarray) -> np.ndarray:
+    bonds = [
+        (donor["N"], acceptor["O"])
+        for donor, acceptor in backbone.hydrogen_bonds
+        if backbone.is_structured[donor.index] and backbone.is_structured[acceptor.index]
+    ]
+    pairs = np.array(bonds, dtype=np.int64).reshape(-1, 2)
+    lengths = np.linalg.norm(positions[pairs[:, 0]] - positions[pairs[:, 1]], axis=1)
+    return pairs[lengths < LONGEST_HYDROGEN_BOND]
 
 
 def secondary_structure(topology: app.Topology, positions: np.ndarray) -> list[str]:

@@ -107,12 +107,12 @@ class _Ligands:
 
     def __init__(self, topology: app.Topology) -> None:
         standard = standard_residue_names()
-        bonds = [(a, b) for a, b in topology.bonds() if not (is_metal(a) or is_metal(b))]
+        others = {residue for residue in topology.residues() if residue.name not in standard}
         residues = {
             atom.residue
-            for bond in bonds
-            if any(end.residue.name not in standard for end in bond)
-            for atom in bond
+            for pair in topology.bonds()
+            if (pair[0].residue in others or pair[1].residue in others) and not any(map(is_metal, pair))
+            for atom in pair
         }
         self.atoms = {
             atom.index: atom
@@ -122,8 +122,8 @@ class _Ligands:
         }
         self.members = [i for i, atom in self.atoms.items() if atom.residue.name not in standard]
         self.neighbours: dict[int, list[int]] = {index: [] for index in self.atoms}
-        for a, b in bonds:
-            if a.index in self.atoms and b.index in self.atoms:
+        for a, b in topology.bonds() if self.atoms else ():
+            if a.index in self.atoms and b.index in self.atoms and not (is_metal(a) or is_metal(b)):
                 self.neighbours[a.index].append(b.index)
                 self.neighbours[b.index].append(a.index)
         self._hydrogens = {index for index, atom in self.atoms.items() if is_hydrogen(atom)}

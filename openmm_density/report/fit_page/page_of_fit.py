@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -107,17 +107,15 @@ def _verdict(summary: Mapping[str, Any], doubts: Sequence[LocatedDoubt]) -> str:
 
 
 def _cards(summary: Mapping[str, Any]) -> list[Card]:
-    """Return the figures that matter most."""
-    made = summary.get("simulated") or {
-        name.removesuffix("_final"): value for name, value in summary.items() if name.endswith("_final")
-    }
+    """Return the figures that matter most, of the model that was kept."""
+    made = {name.removesuffix("_final"): value for name, value in summary.items() if name.endswith("_final")}
     cards = [
-        Card("Correlation (CC mask)", f"{made['cc']:.3f}", _before(summary, "cc", ".3f")),
-        Card("Q-score", _number(made["q_score"], ".3f"), _before(summary, "q_score", ".3f")),
+        Card("Correlation (CC mask)", _number(made["cc"]), _others(summary, "cc", _number)),
+        Card("Q-score of all atoms", _number(made["q_score"]), _others(summary, "q_score", _number)),
         Card(
             "FSC of map and model 0.5 at",
             _angstrom(crossing_in_words(made["fsc_resolution"], made["fsc_falls"])),
-            _crossings_before(summary),
+            _others(summary, ("fsc_resolution", "fsc_falls"), lambda *of: _angstrom(crossing_in_words(*of))),
         ),
     ]
     cards[:0] = crystal_cards(summary)
@@ -132,7 +130,7 @@ def _cards(summary: Mapping[str, Any]) -> list[Card]:
             Card(
                 "Distance to the reference",
                 f"{made['ca_rmsd']:.2f} Å",
-                f"before {summary['ca_rmsd_initial']:.2f} Å",
+                _others(summary, "ca_rmsd", lambda rmsd: f"{rmsd:.2f} Å"),
             )
         )
     outliers, count = (made["geometry"][f"ramachandran_{name}"] for name in ("outlier_count", "count"))
@@ -141,23 +139,20 @@ def _cards(summary: Mapping[str, Any]) -> list[Card]:
     return [*cards, *nucleic_acid_cards(made["geometry"]), *clash_cards(made["geometry"])]
 
 
-def _before(summary: Mapping[str, Any], key: str, form: str) -> str:
-    said = f"before {_number(summary[f'{key}_initial'], form)}"
-    reference = summary.get(f"{key}_reference")
-    return said if reference is None else f"{said}, reference {reference:{form}}"
+def _others(summary: Mapping[str, Any], keys: str | Sequence[str], said: Callable[..., str]) -> str:
+    """Return a figure of the other models: of that before, or after where that before was kept, and of the reference."""
+    keys = [keys] if isinstance(keys, str) else keys
+    simulated = summary.get("simulated")
+    found = {"before": [summary.get(f"{key}_initial") for key in keys]}
+    if simulated:
+        found = {"kept as it was; after": [simulated[key] for key in keys]}
+    if summary["reference"] and "ca_rmsd" not in keys:
+        found["reference"] = [summary.get(f"{key}_reference") for key in keys]
+    return ", ".join(f"{name} {said(*values)}" for name, values in found.items())
 
 
-def _crossings_before(summary: Mapping[str, Any]) -> str:
-    """Return where the curves of the model before, and of the reference where there is one, fall."""
-    named = {"before": "initial", "reference": "reference"} if summary["reference"] else {"before": "initial"}
-    return ", ".join(
-        f"{name} {_angstrom(crossing_in_words(summary.get(f'fsc_resolution_{key}'), summary.get(f'fsc_falls_{key}')))}"
-        for name, key in named.items()
-    )
-
-
-def _number(value: float | None, form: str) -> str:
-    return "–" if value is None else format(value, form)
+def _number(value: float | None) -> str:
+    return "–" if value is None else format(value, ".3f")
 
 
 def _angstrom(said: str | None) -> str:

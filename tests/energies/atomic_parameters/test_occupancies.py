@@ -51,7 +51,7 @@ def test_known_occupancies_are_found(known):
 
 
 def test_alternatives_share_what_there_is(known):
-    """Two groups in whose places the map has .7 and .3 of the density."""
+    """Two groups in whose places the map has 0.7 and 0.3 of the density."""
     first, second = side_chain(known, 8), side_chain(known, 36)
     density_map = without(known, known.map(3.0), [(first, 0.3), (second, 0.7)])
     refined = OccupancyRefinement(

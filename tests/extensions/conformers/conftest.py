@@ -32,7 +32,7 @@ def turned(residue, position, degrees):
 
 
 def write_conformers(path, structure, starts=False):
-    """Write a chain with both conformers; those of a start are turned by 20 degrees, with occupancies of .5, and one too many."""
+    """Write a chain with both conformers; those of a start are turned by 20°, with occupancies of 0.5, and one too many."""
     structure = structure.clone()
     angles = TURNED | ABSENT if starts else TURNED
     for residue in structure[0][0]:

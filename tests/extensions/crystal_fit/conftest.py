@@ -9,7 +9,7 @@ from ..crystals.simulated import simulated, usual_columns, write_mtz
 
 @pytest.fixture(scope="package")
 def folder(small_data, tmp_path_factory):
-    """Return the folder of a peptide's crystal in P 21 21 21: ``start.pdb`` is off by .5 Å from what ``data.mtz`` was made of."""
+    """Return the folder of a peptide's crystal in P 21 21 21; ``start.pdb`` is 0.5 Å off what ``data.mtz`` was made of."""
     path = tmp_path_factory.mktemp("peptide")
     structure = gemmi.read_structure(str(small_data / "xray_1g8a_P21" / "1G8A_refined.pdb"))
     structure.setup_entities()

@@ -21,7 +21,7 @@ def test_amplitudes_of_a_crystal_are_those_that_score_finds(small_data, tmp_path
     assert run(*words) == 2 and "data.mtz" in capsys.readouterr().err
     assert run("score", model, output, "--json") == 0
     found = json.loads(capsys.readouterr().out)
-    # What no model explains: a complex error, of which about .65 is along the structure factor.
+    # What no model explains: a complex error, of which about 0.65 is along the structure factor.
     assert found["r_work"] == pytest.approx(0.13, abs=0.02)
     assert found["n_free"] == round(0.05 * (found["n_work"] + found["n_free"]))
     assert found["solvent_density"] == pytest.approx(0.35, abs=0.03) and found["completeness"] == 1.0

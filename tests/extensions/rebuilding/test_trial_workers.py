@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pytest
@@ -167,3 +169,24 @@ def test_processes_start_where_there_is_enough_to_do(
         done, trials = search.run(workers)
         assert done and len(workers._pool.workers) == 2
         assert_same(trials, alone)
+
+
+def test_calls_beside_each_other_return_in_their_order_and_tell_in_this_thread(
+    search: Search, workers: TrialWorkers
+) -> None:
+    told, meeting = [], threading.Barrier(2, timeout=60)
+
+    def call(number: int, progress) -> int:
+        progress(number, threading.current_thread())
+        meeting.wait()  # both are under way
+        assert search.run(workers)[0]
+        return number
+
+    def progress(number: int, where: threading.Thread) -> None:
+        told.append((number, where is not threading.current_thread(), threading.current_thread()))
+
+    found = workers.beside([partial(call, number) for number in range(2)], progress)
+    assert found == [0, 1]
+    assert sorted(told, key=lambda each: each[0]) == [
+        (number, True, threading.current_thread()) for number in range(2)
+    ]

@@ -20,7 +20,7 @@ def along(first, last, twist=TWIST):
 
 
 def check_place(place, twist=TWIST):
-    """Compare a helix with that which was put in: its axis to .1° where the atoms are, all of it to .1 Å."""
+    """Compare a helix with that which was put in: its axis to 0.1° where the atoms are, all of it to 0.1 Å."""
     axis = place.frame[:, 2]
     assert np.degrees(np.arccos(min(abs(axis @ TILTED[:, 2]), 1.0))) < 0.3
     np.testing.assert_allclose([place.rise, place.twist], [RISE, twist], atol=0.1)

@@ -116,8 +116,9 @@ class _Search:
         self.site: list[int] = []
         seen: dict[tuple[str, tuple[str, ...]], Pattern] = {}
         for number, residue in enumerate(self.residues):
-            indices = [atom.index for atom in residue.atoms()]
-            names = tuple([atom.name for atom in residue.atoms()])
+            atoms = list(residue.atoms())
+            indices = [atom.index for atom in atoms]
+            names = tuple([atom.name for atom in atoms])
             key = (residue.name, names)
             if key not in seen:
                 seen[key] = find_pattern(*key, components.get(residue.name))
