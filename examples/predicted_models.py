@@ -49,7 +49,8 @@ def rows(folder: Path, job: dict[str, str], fitted: Path) -> Iterator[tuple[str,
     """Yield what a row is of, and its figures."""
     summary = json.loads((fitted / "summary.json").read_text(encoding="utf-8"))
     density_map = DensityMap.from_file(folder / job["map"])
-    models = {"initial": folder / job["model"], "final": fitted / "fitted_input.cif"}
+    final = next(fitted / name for name in ("fitted_input.cif", "fitted.pdb") if (fitted / name).exists())
+    models = {"initial": folder / job["model"], "final": final}
     if job.get("reference"):
         models["reference"] = folder / job["reference"]
     for name, path in models.items():

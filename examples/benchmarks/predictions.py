@@ -289,19 +289,20 @@ def make(folder: Path, names: list[str]) -> None:
         writer.writerows(rows)
 
 
-def judge(folder: Path) -> None:
+def judge(folder: Path, fits: str) -> None:
     """Print the Cα RMSD to the truth of confident residues, before and after, of all cases that are fitted."""
     print("| case | Cα RMSD (Å) of confident residues: prediction, superposed | fitted | all residues | CC |")
     print("| --- | --- | --- | --- | --- |")
     with open(folder / "jobs.csv", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     for row in rows:
-        summary = folder / "fits" / row["name"] / "summary.json"
+        summary = folder / fits / row["name"] / "summary.json"
         if not summary.exists():
             continue
         truth, start = (read_model(folder / row[key], predicted=False) for key in ("reference", "model"))
         sure = np.array([start.b_factors[atom] for atom in _trace(start)]) >= CONFIDENT
-        fitted = read_model(summary.parent / "fitted_input.cif")
+        written = (summary.parent / name for name in ("fitted_input.cif", "fitted.pdb"))
+        fitted = read_model(next(path for path in written if path.exists()), predicted=False)
         a, b, c = (model.positions[_trace(model)] for model in (truth, start, fitted))
         rotation, shift = superposition(b[sure], a[sure])
         before = np.linalg.norm(b @ rotation.T + shift - a, axis=1)
@@ -319,9 +320,10 @@ def main() -> None:
     parser.add_argument("what", choices=("make", "judge"))
     parser.add_argument("folder", type=Path)
     parser.add_argument("--cases", default=",".join(CASES))
+    parser.add_argument("--fits", default="fits", help="the folder of fits in FOLDER (%(default)s)")
     options = parser.parse_args()
     if options.what == "judge":
-        judge(options.folder)
+        judge(options.folder, options.fits)
     else:
         make(options.folder, options.cases.split(","))
 

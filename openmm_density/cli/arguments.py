@@ -54,6 +54,20 @@ def add_map(parser: argparse.ArgumentParser, of_amplitudes: bool = False) -> Non
     add_corrections(parser)
 
 
+PREDICTED = {"auto": None, "yes": True, "no": False}
+"""Whether a model is a prediction, as a user says it."""
+
+
+def add_predicted(parser: argparse.ArgumentParser) -> None:
+    """Add whether the model is a prediction."""
+    parser.add_argument(
+        "--predicted",
+        choices=PREDICTED,
+        default="auto",
+        help="whether the B column is the confidence of a prediction (auto: as the file says, or that column looks)",
+    )
+
+
 def add_corrections(parser: argparse.ArgumentParser) -> None:
     """Add the corrections of a map, and of its half maps, that are applied when they are read."""
     parser.add_argument(

@@ -11,7 +11,7 @@ from ..energies.measures import SIMILARITIES
 from ..fitting.extension import Option
 from ..fitting.installed_extensions import extension_options, protocol_asked
 from ..restraints.names import DEFAULT_STAGE_RESTRAINTS, RESTRAINT_NAMES
-from .arguments import map_corrections, refused
+from .arguments import PREDICTED, map_corrections, refused
 
 if TYPE_CHECKING:
     from ..fitting.protocols import Protocol
@@ -153,7 +153,7 @@ class Prediction:
 
     predicted: str = option(
         "whether the B column of MODEL is the confidence of a prediction (auto: as the file says, or that column looks)",
-        choices=("auto", "yes", "no"),
+        choices=tuple(PREDICTED),
         default="auto",
     )
     trim: float | None = option(
@@ -169,7 +169,7 @@ class Prediction:
         """Return the model in a file."""
         from ..models.structures import read_model
 
-        model = read_model(path, {"yes": True, "no": False}.get(self.predicted), self.trim)
+        model = read_model(path, PREDICTED[self.predicted], self.trim)
         if self.pae is None:
             return model
         from ..models.predicted_errors import with_predicted_errors

@@ -105,13 +105,16 @@ def read_force_field_files(options: Mapping[str, Any]) -> list[Path]:
 def write_command(
     folder: Path, options: Mapping[str, Any], files: Sequence[str], others: Sequence[Path] = ()
 ) -> None:
-    """Write the options of a command, with a digest of each file that it reads."""
-    options = dict(options)
-    for name in files:
-        paths = options[name] if isinstance(options[name], list) else [options[name]]
-        absolute = [None if path is None else str(Path(path).resolve()) for path in paths]
-        options[name] = absolute if isinstance(options[name], list) else absolute[0]
-    digests = {path: digest_of(path) for path in [*_paths(options, files), *map(str, others)]}
+    """Write the options of a command, with a digest of each file that it reads; files within the folder may move with it."""
+
+    def kept(path: str | None) -> str | None:
+        if path is None:
+            return None
+        absolute = Path(path).resolve()
+        return absolute.name if absolute.parent == folder.resolve() else str(absolute)
+
+    options = _with_paths(options, files, kept)
+    digests = {path: digest_of(folder / path) for path in [*_paths(options, files), *map(str, others)]}
     write_text(folder / COMMAND, json.dumps({"options": options, "sha256": digests}, indent=2) + "\n")
 
 
@@ -124,6 +127,8 @@ def read_command(
         options, digests = written["options"], written["sha256"]
         if not (isinstance(options, dict) and isinstance(digests, dict)):
             raise TypeError
+        digests = {str(folder / path): digest for path, digest in digests.items()}
+        options = _with_paths(options, files, lambda path: None if path is None else str(folder / path))
         paths = _paths(options, files)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise InputError(
@@ -140,6 +145,18 @@ def read_command(
                 remedy="start the fit again",
             )
     return options
+
+
+def _with_paths(
+    options: Mapping[str, Any], files: Sequence[str], changed: Callable[[str | None], str | None]
+) -> dict[str, Any]:
+    """Return options with their paths changed."""
+    given = {name: options[name] for name in files if name in options}
+    new = {
+        name: list(map(changed, value)) if isinstance(value, list) else changed(value)
+        for name, value in given.items()
+    }
+    return {**options, **new}
 
 
 def _paths(options: Mapping[str, Any], files: Sequence[str]) -> list[str]:

@@ -21,9 +21,11 @@ from ..fitting.installed_extensions import function_of_extension
 from ..maps.map_suffixes import check_columns
 from .amplitudes import takes_amplitudes
 from .arguments import (
+    PREDICTED,
     PROGRAM,
     add_amplitudes,
     add_map,
+    add_predicted,
     check_files,
     check_halves,
     check_new_file,
@@ -63,6 +65,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_map(parser, of_amplitudes=True)
     add_amplitudes(parser)
+    add_predicted(parser)
     parser.add_argument("--topology", metavar="T", help="a model with the trajectory's atoms")
     parser.add_argument(
         "--atoms", metavar="SELECTION", help='score only these, as mdtraj selects: "element != H"'
@@ -195,7 +198,7 @@ def _write_table(
     from ..models.structures import read_model
     from ..validation.crystal import check_crystal
 
-    model = read_model(options.topology or options.model)
+    model = read_model(options.topology or options.model, PREDICTED[options.predicted])
     check_occupancies(model)
     check_b_factors(model)
     check_crystal(model, density_map)
@@ -248,7 +251,7 @@ def _write_page(
     from ..validation.model_report import report
     from .score_page import score_page
 
-    model = read_model(options.topology or options.model)
+    model = read_model(options.topology or options.model, PREDICTED[options.predicted])
     positions = trajectory.xyz[-1].astype(float) * ANGSTROM_PER_NANOMETER
     geometry = geometry_of_model(model, positions)
     found = report(model.topology, positions, density_map, options.resolution, geometry=geometry)

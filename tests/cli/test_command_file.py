@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from openmm_density.base.errors import InputError
-from openmm_density.cli.fit_record import read_command, read_force_field_files
+from openmm_density.cli.fit_record import read_command, read_force_field_files, write_command
 from openmm_density.fitting.protocols import find_protocol
 from openmm_density.report import FILES, FITTED_REFERENCE
 
@@ -132,6 +132,21 @@ def test_the_force_field_of_a_resumed_fit_is_the_one_that_it_began_with(somebody
     (xml.parent / "more.xml").write_text("<ForceField><Residues/></ForceField>")
     assert run("fit", "--resume", output) == 2
     assert "more.xml: it has changed since the fit began" in capsys.readouterr().err
+
+
+def test_a_model_that_was_placed_moves_with_its_folder(tmp_path, small):
+    before, after = tmp_path / "before", tmp_path / "after"
+    before.mkdir()
+    (before / "placed.cif").write_text("data_placed")
+    files = ("model", "map", "half_map")
+    given = {"model": str(before / "placed.cif"), "map": str(small / "target.mrc"), "half_map": []}
+    write_command(before, given, files)
+    before.rename(after)
+    read = read_command(after, files, lambda _: [])
+    assert read == {**given, "model": str(after / "placed.cif")}
+    (after / "placed.cif").write_text("data_other")
+    with pytest.raises(InputError, match=r"after/placed\.cif: it has changed since the fit began"):
+        read_command(after, files, lambda _: [])
 
 
 @pytest.mark.parametrize(

@@ -112,6 +112,8 @@ def test_score_writes_a_table_one_and_says_where_it_cannot(folder, tmp_path, cap
     assert f"the folder {tmp_path / 'none'} does not exist: create it first." in capsys.readouterr().err
     assert run(*arguments, "--table1", tmp_path / "x.md", "--atoms", "name CA") == 2
     assert "--table1 shows all atoms of the model" in capsys.readouterr().err
+    assert run(*arguments, "--table1", tmp_path / "x.md", "--predicted", "yes") == 2
+    assert "model.pdb: cannot be a prediction" in capsys.readouterr().err
 
 
 def changed(source, path, **columns):

@@ -11,7 +11,15 @@ from ...base.errors import InputError
 from ...base.given_files import check_output_folder
 from ...base.plugins import defer_torch
 from ...base.units import resolution_in_angstrom
-from ...cli.arguments import add_map, check_files, check_halves, check_new_file, map_corrections
+from ...cli.arguments import (
+    PREDICTED,
+    add_map,
+    add_predicted,
+    check_files,
+    check_halves,
+    check_new_file,
+    map_corrections,
+)
 from ...cli.startup import loading
 from ...models.structure_suffixes import CIF_SUFFIXES, PDB_SUFFIXES
 
@@ -30,6 +38,7 @@ def add_parser(commands: Commands) -> None:
     )
     parser.add_argument("model", metavar="MODEL", help="PDB or mmCIF, .gz or not")
     add_map(parser)
+    add_predicted(parser)
     parser.add_argument("--output", metavar="FILE", help="the model with its new B factors, .pdb or .cif")
     parser.add_argument("--overwrite", action="store_true", help="replace FILE if it is there")
     parser.add_argument(
@@ -66,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
         from ...models.structures import read_model
 
     corrections = map_corrections(options.voxel_size, options.mirror, options.invert)
-    model = read_model(options.model)
+    model = read_model(options.model, PREDICTED[options.predicted])
     check_occupancies(model)
     density_map = corrections.apply(DensityMap.from_file(options.map, columns=options.columns))
     halves = [corrections.apply(DensityMap.from_file(path)) for path in options.half_map] or None

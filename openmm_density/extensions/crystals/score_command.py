@@ -12,7 +12,7 @@ from ...base.errors import InputError, as_argument
 from ...base.given_files import check_given_file, check_output_folder
 from ...base.progress import console_for_results
 from ...cli.amplitudes import check_of_amplitudes
-from ...cli.arguments import check_files, check_new_file
+from ...cli.arguments import PREDICTED, check_files, check_new_file
 from ...cli.startup import loading
 from .r_factors import r_free_in_words, shells_table
 
@@ -56,7 +56,7 @@ def run_amplitudes(options: argparse.Namespace) -> int:
     columns = options.amplitudes, options.free_flags, options.free_value
     data = read_reflections(options.map, *columns).cut(options.resolution)
     found = phased_file(options.model, data)
-    model, density_map = read_model(options.model), found.density_map()
+    model, density_map = read_model(options.model, PREDICTED[options.predicted]), found.density_map()
     cc = float(MapCorrelation(density_map, model.topology, data.resolution).cc_mask(model.positions))
     factors, scaled = found.r_factors, found.scaled
     told = {

@@ -11,7 +11,7 @@ import torch
 from ...base.errors import InputError
 from ...maps.density_map import DensityMap
 from .assembly import Beam, Candidates, ChainLink, clashing, without_symmetry
-from .search import Body, BodyPoses, refined, search
+from .search import STEPS, Body, BodyPoses, refined, search
 from .search_map import SearchMap
 
 NOISE = 1.5
@@ -44,7 +44,8 @@ class PlacedBody:
     rotation: np.ndarray
     place: np.ndarray
     score: float
-    score_given: float = 0.0  # Where the file has it
+    # That of the best place near a rotation and a place
+    score_near: Callable[[np.ndarray, np.ndarray], float] = lambda *_: 0.0
     other: np.ndarray | None = None  # The centre, Å, of a place that is nearly as good
     other_turned: float = 0.0  # By how many degrees a body is turned there
     other_less: float = 0.0  # By how much the score of all bodies is less then
@@ -65,10 +66,12 @@ class PlacingTask:
     threads: int | None = None
     tell: Callable[[int, int, str], None] = lambda *_: None
 
-    def search(self, kind: Kind, target: SearchMap) -> tuple[BodyPoses, float]:
+    def search(
+        self, kind: Kind, target: SearchMap
+    ) -> tuple[BodyPoses, Callable[[np.ndarray, np.ndarray], float]]:
         """Return the best places of a body in a map made of that of the task, scored in deviations above wrong places.
 
-        And the score of the place that its file has.
+        And what returns the score of the best place near one, by its rotation and place.
         """
 
         def tell(done: int, total: int) -> None:
@@ -77,9 +80,15 @@ class PlacingTask:
         poses, noise = search(kind.body, target, tell, self.threads)
         # The median, as a few of those places are right ones.
         deviation = _MAD * float(np.median(np.abs(noise - np.median(noise)))) or 1.0
-        scored = replace(poses, scores=(poses.scores - np.median(noise)) / deviation)
-        here = refined(BodyPoses(np.zeros(1), np.eye(3)[None], kind.centre[None]), kind.body, target, 0)
-        return without_symmetry(kind.body, scored), float((here.scores[0] - np.median(noise)) / deviation)
+
+        def scores(raw: np.ndarray) -> np.ndarray:
+            return (raw - np.median(noise)) / deviation
+
+        def near(rotation: np.ndarray, place: np.ndarray) -> float:
+            there = BodyPoses(np.zeros(1), rotation[None], place[None])
+            return float(scores(refined(there, kind.body, target, STEPS[1]).scores)[0])
+
+        return without_symmetry(kind.body, replace(poses, scores=scores(poses.scores))), near
 
 
 def place_bodies(kinds: Sequence[Kind], task: PlacingTask) -> list[PlacedBody]:
@@ -118,10 +127,10 @@ def _place_group(
         target = target.without(*_all_atoms(kinds, placed))
     fixed = [Candidates(each.kind, kinds[each.kind].body, 1, _pose(each)) for each in placed]
     found: list[Candidates] = []
-    given = {}
+    near = {}
     for k in group:
         kind = kinds[k]
-        poses, given[k] = task.search(kind, target)
+        poses, near[k] = task.search(kind, target)
         here = Candidates(k, kind.body, kind.copies, poses)
         free = np.ones(len(poses), dtype=bool)
         for each in fixed:
@@ -136,7 +145,7 @@ def _place_group(
             remedy="give fewer copies, or the whole map",
         )
     chosen = _chosen([*fixed, *found], len(fixed), sets)
-    return [replace(each, score_given=given[each.kind]) for each in chosen]
+    return [replace(each, score_near=near[each.kind]) for each in chosen]
 
 
 def _pose(placed: PlacedBody) -> BodyPoses:

@@ -12,6 +12,7 @@ import gemmi
 import networkx
 import numpy as np
 from openmm import app
+from scipy.ndimage import uniform_filter1d
 from scipy.spatial import cKDTree
 
 from ...base.atomic_files import write_text
@@ -23,6 +24,7 @@ from ...models.model import Model
 from ...models.predicted_errors import predicted_domains
 from ...models.predictions import add_local_metric, plddt_by_residue, residue_confidence, stretches_of
 from ...models.structure_files import write_model_cif
+from ...restraints import find_domains
 from .assembly import ChainLink
 from .bodies import Kind, PlacedBody
 from .search import Body
@@ -34,6 +36,8 @@ _BROKEN, _TOUCHING, _CONTACTS = {"CA": 4.5, "P": 8.0}, 7.0, 3
 _SMALLEST = 15
 # Å between neighbours along a chain, and how much farther two domains' ends may be that are placed rigidly.
 _STEP, _SLACK = 3.8, 4.0
+# Residues on either side of a hinge that go with both domains.
+_HINGE = 2
 
 
 @dataclass(frozen=True)
@@ -51,19 +55,19 @@ class RigidPart:
         return int(self.body_of.max()) + 1
 
     def moved(self, placed: Sequence[PlacedBody], kinds: Sequence[Kind]) -> Model:
-        """Return the model with each body where it was placed."""
-        positions, alternates = self.model.positions.copy(), self.model.alternates
-        elsewhere = alternates.positions.copy()
-        residue_of = _residue_of(self.model)
-        of_residue = np.zeros(residue_of.max() + 1, dtype=np.int64)
-        of_residue[residue_of] = self.body_of
+        """Return the model with each body where it was placed; a chain that leads from one to another is not torn."""
+        alternates, shares = self.model.alternates, self._shares()
+        positions, elsewhere = np.zeros_like(self.model.positions), np.zeros_like(alternates.positions)
         for body, each in enumerate(placed):
             centre = kinds[self.first + body].centre
-            for array, rows in (
-                (positions, self.body_of == body),
-                (elsewhere, of_residue[alternates.residues] == body),
+            for given, found, residues in (
+                (self.model.positions, positions, _residue_of(self.model)),
+                (alternates.positions, elsewhere, alternates.residues),
             ):
-                array[rows] = (array[rows] - centre) @ each.rotation.T + each.place
+                share = shares[residues, body]
+                rows = share > 0
+                there = (given[rows] - centre) @ each.rotation.T + each.place
+                found[rows] += share[rows, None] * there
         return replace(
             self.model,
             positions=positions,
@@ -72,6 +76,18 @@ class RigidPart:
             space_group="",
             metadata=self.model.metadata.elsewhere(),
         )
+
+    def _shares(self) -> np.ndarray:
+        """Return how far each residue goes with each body, (R, B): near hinges with both."""
+        residues = list(self.model.topology.residues())
+        body_of = np.zeros(len(residues), dtype=np.int64)
+        body_of[_residue_of(self.model)] = self.body_of
+        shares = np.eye(self.n_bodies)[body_of]
+        for chain in self.model.topology.chains():
+            rows = [each.index for each in chain.residues() if is_standard_polymer(each.name)]
+            if rows:
+                shares[rows] = uniform_filter1d(shares[rows], 2 * _HINGE + 1, axis=0, mode="nearest")
+        return shares
 
 
 def rigid_parts(
@@ -84,7 +100,7 @@ def rigid_parts(
     models : sequence of (Model, int)
     cut : str
         "chains": each chain is a body; "domains": each domain, by the errors that a prediction expects, else each part that the
-        chain is broken into; else each model is one.
+        chain is broken into, else by contacts; else each model is one.
 
     Raises
     ------
@@ -182,9 +198,11 @@ def _domains(model: Model) -> np.ndarray:
     errors = model.confidence.errors if model.confidence is not None else None
     unknown = errors is None
     labels = _pieces(model) if unknown else predicted_domains(np.nan_to_num(errors, nan=np.inf))
+    if unknown and labels.max() < 1:
+        labels = find_domains(model.topology, model.positions)
     if len(np.unique(labels[labels >= 0])) < 2:
         raise InputError(
-            "has no domains that could be told apart: its chains are one piece each that touches the others",
+            "has no domains that could be told apart by its contacts",
             source=model.path,
             remedy=f"give the errors that its prediction expects by {as_argument('pae')}, or the domains as models of their own",
         )

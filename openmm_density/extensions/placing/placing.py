@@ -18,7 +18,7 @@ from ...maps.density_map import DensityMap
 from ...models.model import Model
 from ...models.structures import read_model
 from .assembly import ChainLink
-from .bodies import Kind, PlacedBody, PlacingTask, place_bodies
+from .bodies import LEAST, Kind, PlacedBody, PlacingTask, place_bodies
 from .parts import RigidPart, bodies_of_atoms, joined, rigid_parts, write_placed
 from .search import torch_threads
 from .words import parse_parts
@@ -76,12 +76,7 @@ def place_parts(
     found = place_bodies(kinds, task)
     if device == "cuda":
         torch.cuda.empty_cache()  # OpenMM's Contexts need it
-    sets = [[_by_copy(part, kinds, found, links) for part in parts]]
-    if all(part.copies == 1 for part in parts):
-        sets.append(_as_given(sets[0], kinds))
-    with torch_threads(threads):
-        together = (_together(parts, kinds, placed, density_map, resolution) for placed in sets)
-        placed, similarity = max(together, key=lambda each: each[1][1])
+    placed, similarity = _best_together(parts, kinds, found, task)
     chains = write_placed(path, parts, kinds, placed)
     figures = {"cut": cut, "similarity": similarity, "bodies": _all_figures(placed, kinds, chains)}
     write_text(path.with_suffix(".json"), json.dumps(figures, indent=2) + "\n")
@@ -145,15 +140,50 @@ def _apart(
     return total
 
 
+def _best_together(
+    parts: Sequence[RigidPart], kinds: Sequence[Kind], found: Sequence[PlacedBody], task: PlacingTask
+) -> tuple[_OnEachBody, list[float]]:
+    """Return bodies refined together, from where they were found or another start, whichever ends best."""
+    sets = [[_by_copy(part, kinds, found, task.links) for part in parts]]
+    if all(part.copies == 1 for part in parts):
+        sets.append(_as_given(sets[0], kinds))
+    if any(part.n_bodies > 1 for part in parts):
+        sets += [_with_surest(sets[0], kinds, most) for most in (LEAST, np.inf)]
+    with torch_threads(task.threads):
+        together = (_together(parts, kinds, placed, task.density_map, task.resolution) for placed in sets)
+        placed, similarity = max(together, key=lambda each: each[1][1])
+        return [[list(map(_scored, copy)) for copy in copies] for copies in placed], similarity
+
+
+def _scored(placed: PlacedBody) -> PlacedBody:
+    return replace(placed, score=placed.score_near(placed.rotation, placed.place))
+
+
 def _as_given(placed: _OnEachBody, kinds: Sequence[Kind]) -> _OnEachBody:
     """Return bodies where their files have them."""
     return [
         [
-            [PlacedBody(each.kind, np.eye(3), kinds[each.kind].centre, each.score_given) for each in copy]
+            [replace(each, rotation=np.eye(3), place=kinds[each.kind].centre, other=None) for each in copy]
             for copy in copies
         ]
         for copies in placed
     ]
+
+
+def _with_surest(placed: _OnEachBody, kinds: Sequence[Kind], most: float) -> _OnEachBody:
+    """Return bodies whose score is below the most where the model has them beside its surest one, as that was found."""
+
+    def of_copy(copy: Sequence[PlacedBody]) -> list[PlacedBody]:
+        surest = max(copy, key=lambda each: each.score)
+        places = [kinds[each.kind].centre - kinds[surest.kind].centre for each in copy]
+        return [
+            replace(each, rotation=surest.rotation, place=surest.rotation @ there + surest.place, other=None)
+            if each.score < most
+            else each
+            for each, there in zip(copy, places)
+        ]
+
+    return [list(map(of_copy, copies)) for copies in placed]
 
 
 def _together(

@@ -26,8 +26,8 @@ CANDIDATES = 150
 # Rotations and poses that are worked on at once, and voxels on a GPU.
 _AT_ONCE_ON_CPU, _AT_ONCE, _VOXELS_ON_GPU = 2, 64, 2e8
 _REFINED_ATOMS = 800
-# Uphill, of all that are refined, and of the best of them.
-_STEPS = (15, 25)
+STEPS = (15, 25)
+"""Uphill, of all poses that are refined, and of the best of them."""
 
 
 @dataclass(frozen=True)
@@ -121,13 +121,11 @@ def search(
 
         rough, each = _scanned(template, target, every, pool, tell)
         rough = better(
-            rough.chosen(distinct_rows(rough, body, 0.75 * target.resolution, 2 * CANDIDATES)), _STEPS[0]
+            rough.chosen(distinct_rows(rough, body, 0.75 * target.resolution, 2 * CANDIDATES)), STEPS[0]
         )
-        fine = better(
-            rough.chosen(distinct_rows(rough, body, 0.4 * target.resolution, CANDIDATES)), _STEPS[1]
-        )
+        fine = better(rough.chosen(distinct_rows(rough, body, 0.4 * target.resolution, CANDIDATES)), STEPS[1])
         apart = distinct_rows(each, body, max(body.gyration, target.resolution), CANDIDATES)
-        noise = better(each.chosen(apart), _STEPS[0]).scores
+        noise = better(each.chosen(apart), STEPS[0]).scores
     return fine.chosen(distinct_rows(fine, body, 0.4 * target.resolution, CANDIDATES)), noise
 
 

@@ -193,9 +193,8 @@ class Rebuilding:
         result, changed = positions, None
         for _ in range(_ROUNDS):
             self._progress("peptides")
-            fallen, unusual = self._falls(result), unusual_torsions(self._molecule, result)
-            # What a prediction is sure of is tried only where the map contradicts it.
-            suspicious = (unusual & ~self._is_sure) | (np.nan_to_num(fallen) > FALLEN)
+            fallen, unusual = self._falls(result), self._unusual(result)
+            suspicious = unusual | (np.nan_to_num(fallen) > FALLEN)
             planes = self._peptides.candidates(result, suspicious, changed)
             loops = self._loops.candidates(fallen, unusual, changed)
             possible: list[FlipTrial] = [LoopTrial(self._molecule, result, each) for each in loops]
@@ -366,11 +365,15 @@ class Rebuilding:
         by, gain = moved.shift.usual, ENERGY_PER_NAT * moved.gain
         return RebuiltStretch(residues[0].chain.id, *ends, rows, by, round(gain, 1), round(moved.evidence, 2))
 
+    def _unusual(self, positions: np.ndarray) -> np.ndarray:
+        """Return residues with unusual torsions; what a prediction is sure of is tried only where the map contradicts it."""
+        return unusual_torsions(self._molecule, positions) & ~self._is_sure
+
     def _stretch_trials(self, positions: np.ndarray, changed: np.ndarray | None) -> list[StretchTrial]:
         """Return the places where a stretch may be shifted, those first that fit worst; with ``changed``, only near these."""
         badly = self._falls(positions)
         possible = []
-        unusual = unusual_torsions(self._molecule, positions)
+        unusual = self._unusual(positions)
         for stretches in self._registers.candidates(badly, unusual):
             region = np.unique(np.concatenate([stretch.region for stretch in stretches]))
             if self._tools.is_fitted(region) and (changed is None or np.isin(region, changed).any()):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 
 import gemmi
@@ -146,6 +147,27 @@ def test_a_broken_chain_is_cut_where_it_is_broken(folder: Path) -> None:
     whole = read_model(write_domains(folder / "nmp_alone.pdb", ("nmp",), False))
     with pytest.raises(InputError, match="no domains"):
         rigid_parts([(whole, 1)], "domains")
+    (part,), _, _ = rigid_parts([(read_model(PROJECT / "examples" / "data" / "adk_open.pdb"), 1)], "domains")
+    assert part.n_bodies == 3  # By its contacts
+
+
+def test_a_chain_is_not_torn_at_a_hinge(folder: Path) -> None:
+    model = read_model(PROJECT / "examples" / "data" / "adk_open.pdb")
+    (part,), kinds, _ = rigid_parts([(model, 1)], "domains")
+    turned = [
+        PlacedBody(k, Rotation.from_rotvec([0, 0, 0.2 * k]).as_matrix(), kind.centre, 9.0)
+        for k, kind in enumerate(kinds)
+    ]
+    places, before = (
+        ca(replace(model, positions=each)) for each in (part.moved(turned, kinds).positions, model.positions)
+    )
+    numbers = sorted(places)
+    steps = [
+        [np.linalg.norm(found[b] - found[a]) for a, b in pairwise(numbers)] for found in (places, before)
+    ]
+    assert np.abs(np.subtract(*steps)).max() < 2.5
+    apart = np.array([np.linalg.norm(places[k] - before[k]) for k in numbers])
+    assert apart.max() > 2.0
 
 
 def test_expected_errors_cut_domains_and_what_is_unsure_is_not_searched(folder: Path) -> None:

@@ -69,3 +69,6 @@ def test_what_a_prediction_is_sure_of_is_tried_only_where_the_map_contradicts_it
     assert unusual[:50].any() and unusual[50:].any()
     assert np.array_equal(suspicious[:50], fallen[:50])
     assert np.array_equal(suspicious[50:], (fallen | unusual)[50:])
+    rebuilding._registers.candidates = lambda _, unusual: seen.append(unusual) or []
+    rebuilding._stretch_trials(positions, None)
+    assert np.array_equal(seen[1], np.where(np.arange(len(unusual)) < 50, False, unusual))
