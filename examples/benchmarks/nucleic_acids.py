@@ -10,23 +10,24 @@ Rows are added to DIR/fits.jsonl as they come; --tabulate FILES shows what files
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import os
 import sys
 import time
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import gemmi
 import numpy as np
 from known_truth import displaced_by_heat, displaced_by_modes, protein_alone, root_mean_square_distance
 
 from openmm_density import DensityMap
-from openmm_density.fitting import FlexibleFit
+from openmm_density.fitting import FlexibleFit, find_protocol
 from openmm_density.models import Model, read_model
 from openmm_density.models.structure_files import write_pdb
 from openmm_density.validation.nucleic_acids import NucleicAcidReport, NucleicAcids, base_pair_changes
@@ -54,9 +55,19 @@ def models(case: str, start: str, output: Path, platform: str) -> tuple[Model, M
     folder.mkdir(parents=True, exist_ok=True)
     if not truth.exists():
         data = Path(os.environ.get("OPENMM_DENSITY_DATA", PROJECT.parent / "shared" / "data"))
-        unpacked = folder / file.removesuffix(".gz")
-        unpacked.write_bytes(gzip.decompress((data / "zoo" / file).read_bytes()))
-        protein_alone(unpacked, truth)
+        structure = gemmi.read_structure(str(data / "zoo" / file))
+        for chain in list(structure[0]):  # some have protein and RNA in one
+            parts = [[r for r in chain if _is_nucleic(r) == nucleic] for nucleic in (False, True)]
+            if all(parts):
+                own, nucleic = (gemmi.Chain(name) for name in (chain.name, chain.name.upper()))
+                own.append_residues(parts[0])
+                nucleic.append_residues(parts[1])
+                structure[0].remove_chain(chain.name)
+                structure[0].add_chain(own)
+                structure[0].add_chain(nucleic)
+        parted = folder / f"{case}-parted.pdb"
+        structure.write_pdb(str(parted))
+        protein_alone(parted, truth)
     if not goal.exists():
         known = read_model(truth)
         how, rmsd = (displaced_by_heat, heated) if start == "heat" else (displaced_by_modes, bent)
@@ -65,18 +76,28 @@ def models(case: str, start: str, output: Path, platform: str) -> tuple[Model, M
     return read_model(truth), read_model(goal)
 
 
+def _is_nucleic(residue: gemmi.Residue) -> bool:
+    return gemmi.find_tabulated_residue(residue.name).is_nucleic_acid()
+
+
 def fit(case: str, start: str, resolution: float, asked: argparse.Namespace) -> dict[str, Any]:
     """Fit, and return the figures of one row."""
     truth, displaced = models(case, start, asked.output, asked.platform)
     density_map = DensityMap.simulate(
         truth.topology, truth.positions, resolution, resolution / 3, noise=0.05, seed=1
     )
+    protocol = find_protocol(asked.protocol, resolution)
+    if asked.suites:
+        protocol = replace(
+            protocol,
+            stages=[replace(each, restraints=(*each.restraints, "suites")) for each in protocol.stages],
+        )
     begun = time.perf_counter()
     result = FlexibleFit(
         displaced,
         density_map,
         resolution,
-        asked.protocol,
+        protocol,
         platform=asked.platform,
         threads=asked.threads,
         place="off",
@@ -92,6 +113,7 @@ def fit(case: str, start: str, resolution: float, asked: argparse.Namespace) -> 
         "resolution": resolution,
         "protocol": asked.protocol,
         "search": asked.search,
+        "suites_held": asked.suites,
         "rmsd": [root_mean_square_distance(each, truth.positions) for each in (displaced.positions, final)],
         "cc": [result.cc_initial, result.cc_final],
         "pairs": len(known.base_pairs),
@@ -143,6 +165,7 @@ def main() -> None:
     parser.add_argument("--resolutions", default="2.5,3.5,5")
     parser.add_argument("--protocol", default="standard")
     parser.add_argument("--search", default="auto", choices=("off", "auto", "full"))
+    parser.add_argument("--suites", action="store_true", help="hold the backbone's suites as well")
     parser.add_argument("--platform", default="CPU")
     parser.add_argument("--threads", type=int, default=1, help="of each fit on a CPU")
     parser.add_argument("--jobs", type=int, default=1, help="fits at once")

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         GlycosidicRestraint,
         SugarPuckerRestraint,
     )
+    from .suites import SUITE_FORCE_CONSTANT, SuiteRestraint
     from .symmetry import SymmetryRestraint
     from .water import WATER_FORCE_CONSTANT, WaterRestraint
 
@@ -73,6 +74,7 @@ __all__ = [
     "ROTAMER_FORCE_CONSTANT",
     "SECONDARY_STRUCTURE_FORCE_CONSTANT",
     "SUGAR_PUCKER_FORCE_CONSTANT",
+    "SUITE_FORCE_CONSTANT",
     "WATER_FORCE_CONSTANT",
     "BasePairRestraint",
     "BasePlaneRestraint",
@@ -90,6 +92,7 @@ __all__ = [
     "RotamerRestraint",
     "SecondaryStructureRestraint",
     "SugarPuckerRestraint",
+    "SuiteRestraint",
     "SymmetryRestraint",
     "Violation",
     "WaterRestraint",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import openmm
 from openmm import app, unit
 
-from ..models.chemistry.base_pairs import Bases, find_base_pairs
+from ..models.chemistry.base_pairs import BasePairs, Bases, find_base_pairs
 from .pairs import AdaptivePairRestraint
 from .restraint import Restraint, Violation
 
@@ -28,6 +29,12 @@ NO_VALIDATION = (
 # How steeply the cosine of the angle beyond `FLAT` costs energy; at 50° it is 95% of the most.
 _WIDTH = 0.17
 _LARGEST_ANGLE = 45.0  # degrees, above which a pair counts as violated
+
+
+@lru_cache(maxsize=1)
+def _pairs_of(topology: app.Topology, start: bytes) -> BasePairs:
+    """Return the base pairs of a start, its positions in float64, which both restraints look for."""
+    return find_base_pairs(topology, np.frombuffer(start).reshape(-1, 3))
 
 
 class BasePairRestraint(AdaptivePairRestraint):
@@ -58,7 +65,7 @@ class BasePairRestraint(AdaptivePairRestraint):
         self, topology: app.Topology, positions: Any, force_constant: Any = None, **common: Any
     ) -> None:
         super().__init__(topology, positions, force_constant, **common)
-        found = find_base_pairs(self.topology, self.start)
+        found = _pairs_of(self.topology, self.start.tobytes())
         self.pairs = found.bonds
         self.lengths = np.clip(found.lengths, SHORTEST, LONGEST)
         if self.n_terms:
@@ -87,7 +94,7 @@ class BasePlaneRestraint(Restraint):
     ) -> None:
         super().__init__(topology, positions, force_constant, **common)
         bases = Bases(self.topology)
-        which = np.searchsorted(bases.residues, find_base_pairs(self.topology, self.start).residues)
+        which = np.searchsorted(bases.residues, _pairs_of(self.topology, self.start.tobytes()).residues)
         self.rings = bases.rings[which][:, :, ::2].reshape(-1, 6)
         """Three atoms of the ring of each base, int (P, 6)."""
 

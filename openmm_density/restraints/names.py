@@ -5,6 +5,7 @@ RESTRAINT_NAMES = (
     "ss",
     "base-pairs",
     "sugar-puckers",
+    "suites",
     "chirality",
     "cis",
     "ramachandran",

@@ -23,6 +23,7 @@ from .restraint import Restraint, Violation
 from .rotamers import RotamerRestraint
 from .secondary_structure import HydrogenBondRestraint, SecondaryStructureRestraint
 from .sugar_puckers import GlycosidicRestraint, SugarPuckerRestraint
+from .suites import SuiteRestraint
 from .symmetry import SymmetryRestraint
 from .water import WaterRestraint
 
@@ -31,6 +32,7 @@ RESTRAINTS: dict[str, tuple[type[Restraint], ...]] = {
     "ss": (SecondaryStructureRestraint, HydrogenBondRestraint),
     "base-pairs": (BasePairRestraint, BasePlaneRestraint),
     "sugar-puckers": (SugarPuckerRestraint, GlycosidicRestraint),
+    "suites": (SuiteRestraint,),
     "chirality": (ChiralityRestraint,),
     "cis": (PeptideRestraint,),
     "ramachandran": (RamachandranRestraint,),

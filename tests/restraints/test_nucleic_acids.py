@@ -10,6 +10,7 @@ import pytest
 from openmm_density.models import Model, read_model
 from openmm_density.models.chemistry.base_pairs import find_base_pairs
 from openmm_density.models.chemistry.sugar_puckers import AMPLITUDE, C2_ENDO, C3_ENDO, find_sugars
+from openmm_density.models.chemistry.suites import find_suites
 from openmm_density.models.chemistry.torsions import torsion_angles
 from openmm_density.restraints import (
     BASE_PAIR_FORCE_CONSTANT,
@@ -19,6 +20,7 @@ from openmm_density.restraints import (
     BasePlaneRestraint,
     GlycosidicRestraint,
     SugarPuckerRestraint,
+    SuiteRestraint,
 )
 
 from .single_forces import context_with, energy_at, turned_about
@@ -157,9 +159,31 @@ def test_bases_stay_syn_or_anti(rna: Model) -> None:
     assert 20 < energy_at(context, turned) < 40
 
 
+def test_suites_that_are_conformers_are_held(rna: Model) -> None:
+    restraint = SuiteRestraint(rna.topology, rna.positions)
+    names, _ = find_suites(rna.topology).conformers(rna.positions)
+    assert restraint.n_terms == 5 * (names != "!!").sum() == 5 * 74 and not restraint.violations(
+        rna.positions
+    )
+    context = context_with(restraint.create_force(), len(rna.positions))
+    assert energy_at(context, rna.positions) == pytest.approx(0, abs=1e-6)
+    assert [restraint._quantity(each) for each in restraint.torsions[:5]] == ["ε", "ζ", "α", "β", "γ"]
+    # The part before an α turned about its bond.
+    alpha = restraint.torsions[5 * 40 + 2]
+    turned = turned_about(rna.positions, alpha[1], alpha[2], np.arange(alpha[1] + 1), np.pi / 2)
+    assert "α" in [each.quantity for each in restraint.violations(turned)]
+    assert 5 < energy_at(context, turned) < 60
+
+
 def test_a_protein_has_nothing_of_this(small_data: Path) -> None:
     model = read_model(small_data / "emd5925_frag/5925_native.pdb")
-    for kind in (BasePairRestraint, BasePlaneRestraint, SugarPuckerRestraint, GlycosidicRestraint):
+    for kind in (
+        BasePairRestraint,
+        BasePlaneRestraint,
+        SugarPuckerRestraint,
+        GlycosidicRestraint,
+        SuiteRestraint,
+    ):
         restraint = kind(model.topology, model.positions)
         assert restraint.n_terms == 0 and restraint.violations(model.positions) == []
         assert energy_at(context_with(restraint.create_force(), len(model.positions)), model.positions) == 0

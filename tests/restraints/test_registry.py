@@ -30,11 +30,11 @@ def fragment(small_data: Path) -> Model:
 
 @pytest.fixture(scope="module")
 def twins(fragment: Model, small_data: Path) -> tuple:
-    """Two copies, two waters and a piece of DNA."""
+    """Two copies, two waters and a piece of RNA."""
     topology, positions = copies_of(fragment, 2)
-    dna = read_model(small_data / "zoo/1bna_duplex.pdb")
+    rna = read_model(small_data / "zoo/4p5j_rna.pdb")
     both = app.Modeller(topology, positions * unit.angstrom)
-    both.add(dna.topology, (dna.positions + 40.0) * unit.angstrom)
+    both.add(rna.topology, (rna.positions + 40.0) * unit.angstrom)
     topology, positions = both.topology, np.array(both.positions.value_in_unit(unit.angstrom))
     chain = topology.addChain("W")
     for _ in range(2):
@@ -109,7 +109,7 @@ def test_names() -> None:
     assert restraint_names(["default", "symmetry"]) == (*DEFAULT_RESTRAINTS, "symmetry")
     with pytest.raises(
         InputError,
-        match=r'names must .*, found "helices": use planarity, ss, base-pairs, sugar-puckers, chirality, cis',
+        match=r'names must .*, found "helices": use planarity, ss, base-pairs, sugar-puckers, suites, chirality, cis',
     ):
         restraint_names("ss,helices")
     with pytest.raises(InputError, match="either"):
