@@ -67,7 +67,7 @@ def refined_by_coot(
     plain, refined = folder / "map.mrc", folder / "coot.pdb"
     density_map.write(plain)  # Coot reads no compressed map
     command = [arguments.coot, str(WORKER), arguments.start, str(plain), str(refined)]
-    command += [arguments.blurs, str(arguments.cycles)]
+    command += [arguments.blurs, str(arguments.cycles), f"{arguments.weight:g}"]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=folder)
     return str(refined), float(done.stdout.split()[-1])
 
@@ -101,6 +101,7 @@ def _arguments() -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--coot", required=True, help="Python that has coot-headless-api")
     parser.add_argument("--blurs", default="400,100,0", help="B factors by which its map is blurred")
     parser.add_argument("--cycles", type=int, default=1000, help="of Coot for each of them")
+    parser.add_argument("--weight", type=float, default=15.0, help="times the map's standard deviation")
     parser.add_argument("--json", metavar="FILE")
     return parser.parse_known_args()
 

@@ -1,9 +1,10 @@
 """Refine a model in a map with Coot, inside the environment that `coot-headless-api` is installed in: `coot.py` starts it.
 
-    python coot_worker.py MODEL MAP OUTPUT BLURS CYCLES
+    python coot_worker.py MODEL MAP OUTPUT BLURS CYCLES WEIGHT
 
 The map is blurred by each B factor of BLURS (Å², as "400,100,0") in turn, and the model refined in it for up to CYCLES cycles
-of one thread, with the weight that Coot estimates for a map: 15 over its standard deviation. Prints the seconds that it took.
+of one thread, with a weight of WEIGHT over the map's standard deviation (Coot's own estimate is 15), and with restraints of
+torsions and by the Ramachandran plot. Prints the seconds that it took.
 """
 
 from __future__ import annotations
@@ -13,21 +14,21 @@ import time
 
 import coot_headless_api as coot
 
-WEIGHT_BY_DEVIATION = 50 * 0.3
-
 
 def main() -> None:
     """Refine, and write the model."""
-    model, density_map, output, blurs, cycles = sys.argv[1:]
+    model, density_map, output, blurs, cycles, weight = sys.argv[1:]
     container = coot.molecules_container_t(False)
     container.set_max_number_of_threads(1)
+    container.set_use_rama_plot_restraints(True)
+    container.set_use_torsion_restraints(True)
     molecule = container.read_coordinates(model)
     given = container.read_ccp4_map(density_map, False)
     begun = time.perf_counter()
     for blur in map(float, blurs.split(",")):
         blurred = container.sharpen_blur_map(given, blur, False) if blur else given
         container.set_imol_refinement_map(blurred)
-        container.set_map_weight(WEIGHT_BY_DEVIATION / container.get_map_rmsd_approx(blurred))
+        container.set_map_weight(float(weight) / container.get_map_rmsd_approx(blurred))
         container.refine_residues_using_atom_cid(molecule, "/", "ALL", int(cycles))
     print(time.perf_counter() - begun)
     container.write_coordinates(molecule, output)

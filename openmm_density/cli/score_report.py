@@ -17,6 +17,7 @@ from ..base.units import ANGSTROM_PER_NANOMETER
 from ..base.wording import counted, listing
 from ..maps.density_map import DensityMap
 from ..maps.half_maps import check_half_maps, check_halves_of_map
+from ..models.chemistry.elements import is_hydrogen
 from ..models.chemistry.residues import residue_kind
 from ..models.trajectory_files import as_openmm_topology
 from ..validation.correlation import LARGEST_PART_OUTSIDE, LOW_CORRELATION
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     import mdtraj
 
     from ..maps.density_map import DensityMap
+
+HYDROGENS_COUNT = '{} count, which maps hardly show: --atoms "element != H" leaves them out, as fit does'
 
 
 class ScoreReport:
@@ -54,6 +57,8 @@ class ScoreReport:
         # What the line of each frame has, the residues' values in the last frame by their headings, and further lines.
         self._figures = [[f"CC {cc:.4f}"] for cc in self._scores.cc_mask]
         self._columns = {"CC": self._scores.residue_correlations[-1]}
+        hydrogens = sum(is_hydrogen(atom) for atom in as_openmm_topology(trajectory.topology).atoms())
+        self._hydrogens = counted(hydrogens, "hydrogen") if hydrogens else None
         self._remarks: list[str] = []
         self._rows: list[dict[str, Any]] = []
         self._half_map_doubt: str | None = None
@@ -145,6 +150,8 @@ class ScoreReport:
             )
         for sentence in residue_sentences(self._rows, self._columns):
             print(sentence)
+        if self._hydrogens:
+            print(HYDROGENS_COUNT.format(self._hydrogens))
         for warning in self.found["warnings"]:
             console.print(Text.assemble(("Warning:", "bold"), f" {warning}"))
         if not per_residue:

@@ -21,6 +21,8 @@ def test_score_agrees_with_the_summary(fitted, folder, capsys):
     without_hydrogens = ("score", fitted / "fitted.cif", folder / "target.mrc", "--resolution", 5, "--atoms")
     assert run(*without_hydrogens, "element != H", "--json") == 0
     assert json.loads(capsys.readouterr().out)["cc_mask"][0] == pytest.approx(summary["cc_final"], abs=2e-2)
+    assert run(*without_hydrogens[:-1]) == 0
+    assert 'hydrogens count, which maps hardly show: --atoms "element != H"' in capsys.readouterr().out
     trajectory = ("score", fitted / "trajectory.dcd", folder / "target.mrc", "--resolution", 5)
     assert run(*trajectory, "--topology", fitted / "fitted.cif") == 0
     # Frames are counted from 0, as in JSON.
