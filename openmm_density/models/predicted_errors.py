@@ -33,6 +33,8 @@ SMALLEST_DOMAIN = 20
 """Residues."""
 FAR = 15.0
 """Å of expected error beyond which residues know nothing of each other."""
+MOST_NODES = 500
+"""Residues of a graph: its communities take 2 s for so many, and grow with the square."""
 _ROUNDS = 20
 
 _REMEDY = "give the file that came with this model"
@@ -118,43 +120,48 @@ def predicted_domains(errors: np.ndarray) -> np.ndarray:
     """Return the domain of each residue by the errors (R, R) that are expected between them, int (R,), -1 for none.
 
     The communities of greatest modularity (A. Clauset et al., Phys. Rev. E 70, 066111 (2004)) in the graph whose edges join
-    residues expected to be off by less than 5 Å, weighted by the inverse error. Each residue then goes to the domain that is
-    surest of it, as near hinges these differ, and domains that are sure of each other within 4 Å on average are one. Those below
-    20 residues are none.
+    residues expected to be off by less than 5 Å, weighted by the inverse error; of large models every n-th residue stands for its
+    neighbours. Each residue then goes to the domain that is surest of it, as near hinges these differ, and domains that are sure
+    of each other within 4 Å on average are one. Residues that are sure of fewer than 20 have none.
     """
-    result = np.full(len(errors), -1)
-    mean = (errors + errors.T) / 2
-    first, second = np.nonzero(np.triu(mean < NEAR, 1))
-    graph = networkx.Graph()
-    graph.add_weighted_edges_from(
-        (int(i), int(j), 1.0 / max(float(mean[i, j]), 0.2)) for i, j in zip(first, second)
-    )
-    if graph.number_of_edges():
-        found = networkx.community.greedy_modularity_communities(graph, weight="weight")
-        for number, members in enumerate(each for each in found if len(each) >= SMALLEST_DOMAIN):
-            result[sorted(members)] = number
-    return _settled(result, mean)
-
-
-def _settled(domains: np.ndarray, errors: np.ndarray) -> np.ndarray:
-    """Return domains (R,) whose residues are surest of them, and that are not sure of each other, by errors (R, R)."""
-    owned = domains >= 0
-    near = np.minimum(np.nan_to_num(errors, nan=FAR), FAR)
-    for _ in range(_ROUNDS):
-        numbers = [n for n in np.unique(domains[owned]) if (domains == n).sum() >= SMALLEST_DOMAIN]
-        if len(numbers) < 2:
-            return domains
-        mean = np.array([near[domains == n].mean(axis=0) for n in numbers])
-        nearest = np.where(owned, mean.argmin(axis=0), -1)
-        if np.array_equal(nearest, domains):
-            break
-        domains = nearest
-    for one, other in combinations(range(int(domains.max()) + 1), 2):
+    mean = np.minimum(np.nan_to_num((errors + errors.T) / 2, nan=FAR), FAR)
+    owned = np.flatnonzero((mean < NEAR).sum(axis=1) >= SMALLEST_DOMAIN)
+    near = mean[np.ix_(owned, owned)]
+    domains = _surest(_communities(near), near)
+    for one, other in combinations(range(int(domains.max(initial=0)) + 1), 2):
         between = near[np.ix_(domains == one, domains == other)]
         if between.size and between.mean() < LOOSE:
-            domains = np.where(domains == other, one, domains)
-    kept = np.unique(domains[owned])
-    return np.where(owned, np.searchsorted(kept, domains), -1)
+            domains[domains == other] = one
+    result = np.full(len(errors), -1)
+    result[owned] = np.unique(domains, return_inverse=True)[1]
+    return result
+
+
+def _communities(errors: np.ndarray) -> list[np.ndarray]:
+    """Return residues of each community by errors (K, K) between them; of large models some of them only."""
+    step = -(-len(errors) // MOST_NODES) or 1
+    near = np.triu(errors[::step, ::step] < NEAR, 1)
+    graph = networkx.Graph()
+    graph.add_weighted_edges_from(
+        (step * int(i), step * int(j), 1.0 / max(float(errors[step * i, step * j]), 0.2))
+        for i, j in np.argwhere(near)
+    )
+    found = networkx.community.greedy_modularity_communities(graph, weight="weight") if near.any() else []
+    return [np.array(sorted(each)) for each in found if len(each) * step >= SMALLEST_DOMAIN]
+
+
+def _surest(domains: list[np.ndarray], errors: np.ndarray) -> np.ndarray:
+    """Return the domain (K,) that is surest of each residue by errors (K, K), from some members of each on."""
+    result = np.zeros(len(errors), dtype=np.int64)
+    for _ in range(_ROUNDS):
+        if len(domains) < 2:
+            return np.zeros_like(result)
+        before, result = result, np.array([errors[rows].mean(axis=0) for rows in domains]).argmin(axis=0)
+        if np.array_equal(before, result):
+            break
+        members = (np.flatnonzero(result == number) for number in range(len(domains)))
+        domains = [rows for rows in members if len(rows) >= SMALLEST_DOMAIN]
+    return result
 
 
 def _read(path: Path) -> tuple[np.ndarray, list[tuple[str, str]] | None]:
