@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from copy import copy
 from functools import partial
 from typing import Any, TypeVar
 
@@ -75,8 +76,7 @@ class Rebuilding:
         mates: SurroundingMates | None = None,
         room: float = math.inf,
     ) -> None:
-        self.changes, self.work, self._room = Changes(), 0.0, room
-        self._progress = progress or (lambda _: None)
+        self._begin(progress, again, room, by_energy)
         self._workers = workers or TrialWorkers(1)
         self._residues = _as_given(prepared)
         plddt = np.zeros(0) if prepared.plddt is None else prepared.plddt
@@ -101,11 +101,22 @@ class Rebuilding:
         self._sugars = SugarSearch(self._molecule, self._density, prepared.topology)
         self._packing = SideChainPacking(self._molecule, self._density, self._rotamers)
         self._correlation = correlation
-        self._by_energy = by_energy
-        # The regions of flips, and of stretches, for which there was no room.
-        self._left: tuple[set[bytes], set[bytes]] = set(), set()
+
+    def _begin(
+        self, progress: Callable[[str], None] | None, again: bool, room: float, by_energy: bool
+    ) -> None:
+        self.changes, self.work, self._room = Changes(), 0.0, room
+        self._progress, self._by_energy = progress or (lambda _: None), by_energy
         # Where the energy tells as well, it finds what one model leaves.
         self._side_by_side = 1 if by_energy or again else SIDE_BY_SIDE
+        # The regions of flips, and of stretches, for which there was no room.
+        self._left: tuple[set[bytes], set[bytes]] = set(), set()
+
+    def renewed(self, progress: Callable[[str], None] | None, again: bool, room: float) -> Rebuilding:
+        """Return the same with nothing rebuilt yet: what is known of molecule and density is kept, here and by the workers."""
+        result = copy(self)
+        result._begin(progress, again, room, self._by_energy)
+        return result
 
     def with_fitted_rotamers(
         self, positions: np.ndarray, stop: StopRequest | None = None, packed: bool = True

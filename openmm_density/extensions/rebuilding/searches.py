@@ -16,6 +16,7 @@ from openmm_density.kernels import compilation
 
 from ...base.errors import SimulationError
 from ...base.stopwatch import counted_as
+from ...energies.density_fit import DensityFit
 from ...fitting.engine import FitParts
 from ...fitting.extension import FitExtension
 from ...fitting.interrupts import StopRequest
@@ -51,6 +52,8 @@ class Searches(FitExtension):
         prepared, density = engine.systems.prepared, engine.systems.density
         self.name, self._parts, self._engine, self._fit_map = name, parts, engine, fit_map
         self._held: list[dict[str, Any]] = []
+        # The density, its strength, and what was made of them for the last search.
+        self._known: tuple[DensityFit | None, float, Rebuilding | None] = None, 0.0, None
         self._workers = TrialWorkers(parts.options.threads, prepared.topology.getNumResidues())
         searchable = density.measure.compares_widths
         self._plan = SearchPlan(
@@ -151,8 +154,12 @@ class Searches(FitExtension):
         running.set_scale(state, 1.0)
         systems, resolution = self._engine.systems, self._fit_map.resolution
         made = state.found.get(self.name, [])
+        again = any(each.get("places_tried") and not each.get("undone") for each in made)
+        density, strength, known = self._known
+        if known is not None and density is running.density and strength == running.strength:
+            return known.renewed(say, again, room)
         mates, correlation = self._mates(running)
-        return Rebuilding(
+        found = Rebuilding(
             systems.prepared,
             self._force_field,
             correlation,
@@ -163,10 +170,13 @@ class Searches(FitExtension):
             evidence_in(self._fit_map, systems.prepared.topology),
             # Between them the energy does not tell, and beyond nothing else does, where a protocol asks for it.
             by_energy=not ALIKE <= resolution <= REGISTERED,
-            again=any(each.get("places_tried") and not each.get("undone") for each in made),
+            again=again,
             mates=mates,
             room=room,
         )
+        if mates is None:  # which are where the model was
+            self._known = running.density, running.strength, found
+        return found
 
     def _mates(self, running: StageContext) -> tuple[SurroundingMates | None, MapCorrelation]:
         """Return the symmetry mates around the model as it is, and what correlates both with the map."""
