@@ -112,14 +112,16 @@ class ShiftTrial(Trial):
 class AnnealedShift(ShiftTrial):
     """Anneal a shift that another trial built, and the stretch where it was as well."""
 
+    is_divisible = True
+
     def __init__(self, trial: ShiftTrial) -> None:
         super().__init__(trial._molecule, trial._positions, trial.shift)
         self._starts = [each.places for each in trial.built]
 
     def run(self, place: TrialPlace) -> tuple[Moved, Built, Built] | None:
         """Anneal both, and return what the shift gains."""
-        steps = _ANNEALED_LONGER * self.annealing_steps
-        return self._compared(place, *(place.annealed(each, steps) for each in self._starts))
+        starts = [(each, 1) for each in self._starts]
+        return self._compared(place, *place.each_annealed(starts, _ANNEALED_LONGER * self.annealing_steps))
 
 
 class EvidenceSearch:

@@ -48,6 +48,9 @@ class StillPlace:
     def annealed(self, places: np.ndarray, *_: object) -> Built:
         return self._built("anneal", places)
 
+    def each_annealed(self, starts: list[tuple[np.ndarray, int]], steps: int) -> list[Built]:
+        return [self.annealed(places, steps, seed) for places, seed in starts]
+
     def _built(self, what: str, places: np.ndarray) -> Built:
         self.asked.append(what)
         moved, own = self._energies
