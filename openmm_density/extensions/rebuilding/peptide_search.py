@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import NamedTuple, Protocol
 
 import numpy as np
+from scipy.spatial import cKDTree
 from scipy.spatial.transform import Rotation
 
 from ...models.chemistry.backbone import atoms_by_name
@@ -94,6 +95,13 @@ class TurnEnergies:
     def __init__(self, molecule: Molecule, density: DensityModel) -> None:
         self._molecule, self._density = molecule, density
         self._heavy = np.flatnonzero(molecule.is_heavy)
+        self._known: tuple[np.ndarray, cKDTree] | None = None
+
+    def _heavy_around(self, positions: np.ndarray, place: np.ndarray, reach: float) -> np.ndarray:
+        # All that is tried of a model asks for the same array.
+        if self._known is None or self._known[0] is not positions:
+            self._known = positions, cKDTree(positions[self._heavy])
+        return self._heavy[self._known[1].query_ball_point(place, reach, return_sorted=True)]
 
     def best_turn(
         self, turning: Turning, positions: np.ndarray, turns: Sequence[float], reach: float = _REACH
@@ -104,9 +112,8 @@ class TurnEnergies:
         """
         molecule, density, atoms = self._molecule, self._density, turning.atoms
         slopes = density.slopes(positions)
-        others = self._heavy[~np.isin(self._heavy, atoms)]
-        apart = positions[others] - positions[atoms[len(atoms) // 2]]
-        near = others[(apart**2).sum(axis=1) < reach**2]
+        near = self._heavy_around(positions, positions[atoms[len(atoms) // 2]], reach)
+        near = near[~np.isin(near, atoms)]
         in_contact = [
             ~np.isin(near, list(molecule.within_bonds(atom, _BONDS_APART))) for atom in atoms.tolist()
         ]
