@@ -20,7 +20,8 @@ from .installed_extensions import extensions
 MOST_MARKED = 5
 """Residues of lowest correlation that are named and marked."""
 
-OVERALL = ("q_score", "fsc_resolution", "fsc_falls", "fsc", "cc_bases", "cc_backbone")
+_OF_NUCLEOTIDES = ("cc_bases", "cc_backbone", "q_score_bases", "q_score_backbone")
+OVERALL = ("q_score", "fsc_resolution", "fsc_falls", "fsc", *_OF_NUCLEOTIDES)
 """What a report tells of the model as a whole beside its CC."""
 
 _NAMES = {"CA": "Cα", "P": "P", "C1'": "C1′"}

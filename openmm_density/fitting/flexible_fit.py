@@ -352,7 +352,8 @@ class FlexibleFit:
 
         def joined() -> dict[str, Any]:
             atoms = np.fmax.reduce([each.result() for each in scores])
-            return joined_report(others.result(), curve.result(), scores_of_atoms(topology, atoms))
+            found = scores_of_atoms(topology, atoms)
+            return joined_report(topology, others.result(), curve.result(), found)
 
         return HelperResult(joined)
 

@@ -102,6 +102,9 @@ class _Figures:
         usual = summary.get("q_score_usual")
         said = "" if usual is None else f" ({usual:.2f} is usual)"
         self._compare(f"Q-score of all atoms{said}", ".3f", "q_score")
+        if self._after("cc_bases") is not None:
+            self._compare("  of the bases", ".3f", "q_score_bases")
+            self._compare("  of sugars and phosphates", ".3f", "q_score_backbone")
         stages: tuple[Callable[[str], Any], ...] = (
             lambda key: summary[f"{key}_initial"],
             self._after,

@@ -82,7 +82,8 @@ def map_report(
     """Assess the fit of a model to a map; what it returns is ready for JSON, with None for what is undefined.
 
     ``cc_mask`` (`validation.correlation`), ``cc_bases`` and ``cc_backbone`` (the same around the bases of nucleotides, and
-    around their sugars and phosphates), ``q_score`` (mean over the atoms, σ = 0.4 Å, `validation.q_score`), ``fsc`` (the curve
+    around their sugars and phosphates), ``q_score`` (mean over the atoms, σ = 0.4 Å, `validation.q_score`), ``q_score_bases``
+    and ``q_score_backbone`` (the same of these parts of nucleotides), ``fsc`` (the curve
     of `validation.fsc`, None where no atom is near the map), ``fsc_resolution`` (Å, where it falls below 0.5, or its last
     shell where it never does; None where it is nowhere above), ``fsc_falls`` (whether it does fall), and ``residues``: for
     each its ``residue`` (as in ``A HIS 57B``), ``chain``, ``name``, ``number``, ``insertion_code``, ``kind`` ("polymer",
@@ -91,7 +92,8 @@ def map_report(
     """
     scores = q_scores(density_map, topology, positions_in_angstrom(positions))
     curve = fsc_report(topology, positions, density_map, resolution)
-    return joined_report(correlation_report(topology, positions, density_map, resolution), curve, scores)
+    correlation = correlation_report(topology, positions, density_map, resolution)
+    return joined_report(topology, correlation, curve, scores)
 
 
 def correlation_report(
@@ -128,13 +130,22 @@ def fsc_report(
     }
 
 
-def joined_report(correlation: dict[str, Any], curve: dict[str, Any], scores: QScores) -> dict[str, Any]:
+def joined_report(
+    topology: app.Topology, correlation: dict[str, Any], curve: dict[str, Any], scores: QScores
+) -> dict[str, Any]:
     """Return what `map_report` does, of its parts for one model."""
     rows = [
         row | {"q_score": _known(score)}
         for row, score in zip(correlation["residues"], scores.residues, strict=True)
     ]
-    return correlation | {"q_score": _known(scores.mean)} | curve | {"residues": rows}
+    known, parts = np.isfinite(scores.atoms), nucleotide_parts(topology)
+    of_parts = {
+        name: _known(scores.atoms[known & (parts == part)].mean())
+        if (known & (parts == part)).any()
+        else None
+        for part, name in enumerate(("q_score_bases", "q_score_backbone"))
+    }
+    return correlation | {"q_score": _known(scores.mean)} | of_parts | curve | {"residues": rows}
 
 
 def nucleic_correlations(

@@ -13,6 +13,7 @@ from openmm_density.validation.correlation import MapCorrelation
 from openmm_density.validation.geometry import compare_geometry, geometry_report
 from openmm_density.validation.model_report import map_report
 from openmm_density.validation.nucleic_acids import nucleotide_parts
+from openmm_density.validation.q_score import q_scores
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +73,10 @@ def test_bases_and_backbone_have_correlations_of_their_own(rna: Model, small_dat
     assert whole == pytest.approx(correlation.cc_mask(moved), abs=1e-9)
     told = map_report(rna.topology, moved, density_map, 4.0)
     assert [told["cc_bases"], told["cc_backbone"]] == found.tolist()
+    scores = q_scores(density_map, rna.topology, moved).atoms
+    assert told["q_score_bases"] == pytest.approx(np.nanmean(scores[parts == 0]))
+    assert told["q_score_bases"] < told["q_score_backbone"]
     protein = read_model(small_data / "emd5925_frag/5925_native.pdb")
     map_of_protein = DensityMap.from_file(small_data / "emd5925_frag/emd5925.mrc.gz")
     told = map_report(protein.topology, protein.positions, map_of_protein, 3.64)
-    assert told["cc_bases"] is told["cc_backbone"] is None
+    assert told["cc_bases"] is told["cc_backbone"] is told["q_score_bases"] is None
