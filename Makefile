@@ -61,7 +61,7 @@ fuzz: $(INSTALLED)
 docs: $(DOCS_INSTALLED)
 	$(BIN)/cffconvert --validate
 	rm -rf docs/reference/api  # pages of names that are gone would be left
-	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --builder html docs docs/_build/html
+	$(BIN)/python -m sphinx --quiet --jobs auto --fail-on-warning --keep-going --builder html docs docs/_build/html
 	@echo "The documentation is in docs/_build/html/index.html."
 
 # The links to other sites, for which it takes a network.

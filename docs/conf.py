@@ -7,6 +7,8 @@ import sys
 from importlib.metadata import version as installed_version
 from pathlib import Path
 
+from sphinx.application import Sphinx
+
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS / "_extensions"))
 # Notebooks run in an empty folder that holds the examples, so that their paths are those of the README.
@@ -64,3 +66,8 @@ html_static_path = ["_static"]
 html_css_files = ["tables.css"]
 html_theme_options = {"navigation_with_keys": True}
 copybutton_prompt_text = "$ "
+
+
+def setup(app: Sphinx) -> None:
+    """Let pages be read in several processes: the one extension that does not say whether it can be only names a file."""
+    app.extensions["sphinx-mathjax-offline"].parallel_read_safe = True

@@ -5,11 +5,13 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <optional>
 #include <tuple>
+#include <utility>
 
 #define OPENMM_DENSITY_SLEEPING_THREADS  // it runs in steps, beside the threads of OpenMM
 #include "../dtypes.h"
@@ -74,13 +76,18 @@ void halve(Real* numbers, int64_t n) {
     for (int64_t k = 0; k < n; ++k) numbers[k] *= Real(0.5);
 }
 
+using SweepFunction = bool (*)(const List&, const float*, const float*, const Setting&, float*, Totals&);
+
+template <int... form>
+constexpr std::array<SweepFunction, sizeof...(form)> sweeps(std::integer_sequence<int, form...>) {
+    return {sweep<form>...};
+}
+
 template <typename Real>
 bool evaluate(const List& list, const at::Tensor& positions, const at::Tensor& parameters, const float* box, int64_t form,
               const Setting& setting, const at::Tensor& gradient, Totals& totals) {
     const auto records = records_of(positions.const_data_ptr<Real>(), parameters.const_data_ptr<float>(), list.n_atoms);
-    using Function = bool (*)(const List&, const float*, const float*, const Setting&, float*, Totals&);
-    constexpr Function functions[FORMS] = {sweep<LENNARD_JONES>,  sweep<REACTION_FIELD>, sweep<NONBONDED>,
-                                           sweep<SOFT_REPULSION>, sweep<MORSE>,          sweep<FLAT_BOTTOM>};
+    constexpr auto functions = sweeps(std::make_integer_sequence<int, FORMS>());
     const std::unique_ptr<float[]> parts(new float[4 * list.n_atoms * blocks_of(list.n_atoms)]);
     const bool sound = functions[form](list, records.get(), box, setting, parts.get(), totals);
     add_blocks(parts.get(), list.n_atoms, gradient.mutable_data_ptr<Real>());

@@ -91,6 +91,7 @@ inline Found pair_energy(vec r, vec per_r, const Atoms& p, const Setting& s) {
         const vec decay = x > 0.0f ? small : 1.0f / small;
         return switched({depth * decay * (decay - 2.0f), 2.0f * depth * steepness * decay * (1.0f - decay) * per_r}, r, per_r, s);
     } else {
+        static_assert(FORM == FLAT_BOTTOM, "the energy of this form is missing");
         const vec from = r - p.own[0] - p.other[0];
         const vec sign = from > 0.0f ? broadcast(1.0f) : broadcast(-1.0f);
         return half_square(sign * from - p.own[2] - p.other[2], square_root(p.own[1] * p.other[1]), per_r, sign);

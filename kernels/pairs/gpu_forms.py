@@ -11,6 +11,7 @@ REACTION_FIELD = tl.constexpr(forms.REACTION_FIELD)
 NONBONDED = tl.constexpr(forms.NONBONDED)
 SOFT_REPULSION = tl.constexpr(forms.SOFT_REPULSION)
 MORSE = tl.constexpr(forms.MORSE)
+FLAT_BOTTOM = tl.constexpr(forms.FLAT_BOTTOM)
 
 
 @triton.jit
@@ -81,7 +82,7 @@ def pair_energy_of_shares(
         by_log = 2.0 * depth * steepness * decay * (1.0 - decay) * r
         energy, by_log = _switched(energy, by_log, r, switch_begin, per_switch)
         slope = by_log * (per_r * per_r)
-    else:
+    elif FORM == FLAT_BOTTOM:
         away = r - a0 - b0
         beyond = tl.maximum(tl.abs(away) - a2 - b2, 0.0)
         constant = a1 * b1

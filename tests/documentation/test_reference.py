@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from ..conftest import PROJECT
 from .pages import DOCS, blocks, pages, prose
 from .parsers import commands, options
 
@@ -95,3 +96,11 @@ def test_pages_are_in_plain_english(page):
     assert not re.findall(
         r"by the clock|in the mean\b|\bas ever\b|(?<![\w.…/])\.\d", re.sub(r"`[^`]+`", "", prose(page))
     )
+
+
+def test_sources_are_in_plain_english():
+    sources = [path for folder in ("openmm_density", "kernels") for path in (PROJECT / folder).rglob("*.py")]
+    idioms = re.compile(
+        r"by the clock|\bin the mean fit|\bas ever\b|another hand|the wrong hand\b|bears it\b"
+    )
+    assert [path for path in sources if idioms.search(path.read_text(encoding="utf-8"))] == []

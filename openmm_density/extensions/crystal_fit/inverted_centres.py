@@ -1,4 +1,4 @@
-"""Stereocentres of the wrong hand in amino acids and nucleotides, which no fit turns over: found, and mirrored before it."""
+"""Stereocentres of the wrong chirality in amino acids and nucleotides, which no fit turns over: found, and mirrored before it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ALPHA_BONDS = (1.46, 1.525, 1.53)
 
 
 def inverted_centres(model: Model) -> list[str]:
-    """Return the centres of standard residues that have the wrong hand, as in ``A ILE 45 CB``."""
+    """Return the centres of standard residues that have the wrong chirality, as in ``A ILE 45 CB``."""
     atoms = list(model.topology.atoms())
     centres = chiral_centres(model.topology)
     wrong = centres[_heights(model.positions, centres) < 0, 0]

@@ -127,7 +127,7 @@ def interruption_in_words(number: int, best: Cycle) -> str:
 
 
 def handedness_doubts(summary: Mapping[str, Any]) -> list[str]:
-    """Return a sentence on the centres of the fitted model that have the wrong hand."""
+    """Return a sentence on the centres of the fitted model that have the wrong chirality."""
     wrong = summary["geometry_final"]["wrong_centres"]
     if not wrong:
         return []

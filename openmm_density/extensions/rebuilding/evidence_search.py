@@ -85,7 +85,7 @@ class ShiftTrial(Trial):
         return self.shift.stretch
 
     def run(self, place: TrialPlace) -> tuple[Moved, Built, Built] | None:
-        """Build the backbone, and where the evidence bears it the side chains; return what that gains, and both conformations."""
+        """Build the backbone, and side chains where the evidence supports it; return what that gains, and both conformations."""
         shifted = place.minimized(place.shifted(self.shift), soft=True)
         if not self._evidence(place, shifted.places) - self._evidence(place, place.own) >= HOPELESS:
             return None

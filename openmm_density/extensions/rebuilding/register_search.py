@@ -19,7 +19,7 @@ FEWEST_SHIFTED = 3
 LONGEST = 40
 """Residues of a stretch. Longer ones are not built: what is off over more has other faults within."""
 
-# Where the residues of a window in the mean fit worse by so much than is usual there, they are doubtful. In the
+# Where the residues of a window fit worse on average by so much than is usual there, they are doubtful. In the
 # middle of a stretch that is off by one the backbone may fit well: the place of the fault shows at its ends.
 _FALL = 0.05
 # The worst of them has to be worse by so much, and torsions to be unusual within it or so many residues beside it.
