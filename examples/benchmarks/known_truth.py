@@ -26,6 +26,8 @@ MOST_HOT_STEPS, PULLING_STEPS, COOLING_STEPS = 25000, 4000, 2000
 BLOCK = 250
 SETTLING_FORCE_CONSTANT, PULLING_FORCE_CONSTANT = 2000.0, 500.0
 """kJ/mol/nm²: of the springs that hold atoms where they were deposited while strain relaxes, and that pull Cα along modes."""
+ALIKE = {"PHE": ("CD", "CE"), "TYR": ("CD", "CE"), "ASP": ("OD",), "GLU": ("OE",), "ARG": ("NH",)}
+"""Atoms of which a residue has two that differ by name alone."""
 _KEPT = ("cis", "chirality")
 
 
@@ -153,6 +155,30 @@ def alpha_carbons(model: Model) -> np.ndarray:
 def root_mean_square_distance(first: np.ndarray, second: np.ndarray) -> float:
     """Return the RMSD of positions (N, 3)."""
     return float(np.sqrt(((first - second) ** 2).sum(axis=1).mean()))
+
+
+def rmsd_to_truth(truth: Model, positions: np.ndarray) -> float:
+    """Return the RMSD of all non-hydrogen atoms in Å, those that differ by name alone paired as they are nearer.
+
+    Parameters
+    ----------
+    truth : Model
+    positions : np.ndarray, shape (N, 3)
+        Of the same atoms.
+    """
+    squares = ((positions - truth.positions) ** 2).sum(axis=1)
+    total = squares.sum()
+    for residue in truth.topology.residues():
+        named = {atom.name: atom.index for atom in residue.atoms()}
+        pairs = [
+            [named[f"{name}1"], named[f"{name}2"]]
+            for name in ALIKE.get(residue.name, ("OP",) if "OP2" in named else ())
+        ]
+        if pairs:
+            pairs = np.array(pairs)
+            swapped = ((positions[pairs[:, ::-1]] - truth.positions[pairs]) ** 2).sum()
+            total += min(swapped - squares[pairs].sum(), 0.0)
+    return float(np.sqrt(total / len(positions)))
 
 
 def low_modes(positions: np.ndarray, count: int = N_MODES) -> tuple[np.ndarray, np.ndarray]:

@@ -24,7 +24,7 @@ from typing import Any
 
 import gemmi
 import numpy as np
-from known_truth import displaced_by_heat, displaced_by_modes, protein_alone, root_mean_square_distance
+from known_truth import displaced_by_heat, displaced_by_modes, protein_alone, rmsd_to_truth
 
 from openmm_density import DensityMap
 from openmm_density.fitting import FlexibleFit, find_protocol
@@ -114,7 +114,7 @@ def fit(case: str, start: str, resolution: float, asked: argparse.Namespace) -> 
         "protocol": asked.protocol,
         "search": asked.search,
         "suites_held": asked.suites,
-        "rmsd": [root_mean_square_distance(each, truth.positions) for each in (displaced.positions, final)],
+        "rmsd": [rmsd_to_truth(truth, each) for each in (displaced.positions, final)],
         "cc": [result.cc_initial, result.cc_final],
         "pairs": len(known.base_pairs),
         "pairs_kept": [_kept(known, each) for each in (began, ended)],

@@ -25,8 +25,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from known_truth import CASES, alpha_carbons, make_models, root_mean_square_distance
+from known_truth import CASES, alpha_carbons, make_models, rmsd_to_truth, root_mean_square_distance
 from noisy_maps import NoisyMaps, noisy_maps, relative_b_factors
 from rich.console import Console
 from strength_results import KEYS, figures_of_geometry, plot, read_rows, summary, table
@@ -41,8 +40,6 @@ PROJECT = Path(__file__).resolve().parents[2]
 MODELS = PROJECT / "examples" / "data"
 RESOLUTIONS = (3.0, 4.0, 5.0, 6.5, 8.0)
 STRENGTHS = ("2", "5", "10", "20", "40", "80", "200", "auto")
-ALIKE = {"PHE": ("CD", "CE"), "TYR": ("CD", "CE"), "ASP": ("OD",), "GLU": ("OE",), "ARG": ("NH",)}
-"""Atoms of which a residue has two that differ by name alone."""
 
 
 @dataclass(frozen=True)
@@ -140,27 +137,6 @@ def figures(
         "truth": figures_of_geometry(reports[2]),
         "blow_ups": len(result.blow_ups),
     }
-
-
-def rmsd_to_truth(truth: Model, positions: np.ndarray) -> float:
-    """Return the RMSD of all non-hydrogen atoms in Å, those that differ by name alone paired as they are nearer.
-
-    Parameters
-    ----------
-    truth : Model
-    positions : np.ndarray, shape (N, 3)
-        Of the same atoms.
-    """
-    squares = ((positions - truth.positions) ** 2).sum(axis=1)
-    total = squares.sum()
-    for residue in truth.topology.residues():
-        named = {atom.name: atom.index for atom in residue.atoms()}
-        pairs = [[named[f"{name}1"], named[f"{name}2"]] for name in ALIKE.get(residue.name, ())]
-        if pairs:
-            pairs = np.array(pairs)
-            swapped = ((positions[pairs[:, ::-1]] - truth.positions[pairs]) ** 2).sum()
-            total += min(swapped - squares[pairs].sum(), 0.0)
-    return float(np.sqrt(total / len(positions)))
 
 
 def run_tasks(tasks: list[Task], place: Place, jobs: int, gpus: int, console: Console) -> None:
