@@ -65,8 +65,8 @@ def test_names_that_pages_import_are_in_the_reference():
     )
     imported = re.findall(r"^from openmm_density\S* import (.+)$", code, re.MULTILINE)
     names = {name for line in imported for name in re.findall(r"\w+", line) if not name.isupper()}
-    # What the page of a fit is made of is explained where extensions are.
-    assert names - {name.rpartition(".")[2] for name in LISTED} == {"Section", "Table"}
+    # What the page of a fit is made of is explained where extensions are; a notebook calls the command.
+    assert names - {name.rpartition(".")[2] for name in LISTED} <= {"Section", "Table", "main"}
 
 
 def test_every_command_is_in_the_reference():
