@@ -9,6 +9,7 @@ import numpy as np
 import openmm
 from openmm import app, unit
 
+from ..base.wording import listing, residue_label
 from ..models.chemistry.base_pairs import BasePairs, Bases, find_base_pairs
 from .pairs import AdaptivePairRestraint
 from .restraint import Restraint, Violation
@@ -70,6 +71,14 @@ class BasePairRestraint(AdaptivePairRestraint):
         self.lengths = np.clip(found.lengths, SHORTEST, LONGEST)
         if self.n_terms:
             self.notes.append(NO_VALIDATION)
+        facing = Bases(self.topology).mismatched(found)
+        if len(facing):
+            residues = list(self.topology.residues())
+            names = [" - ".join(residue_label(residues[each]) for each in pair) for pair in facing.tolist()]
+            self.notes.append(
+                f"In a helix, but not held as pairs, as their sequence forbids it: {listing(names, 5)}. Look whether a strand is "
+                "out of register there."
+            )
 
 
 class BasePlaneRestraint(Restraint):

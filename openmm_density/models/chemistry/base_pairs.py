@@ -33,6 +33,7 @@ _EDGES = (
     {"N1": "W", "N7": "H", "N3": "S", "O2'": "S"},
     {"N3": "W", "N1": "W", "O2'": "S"},
 )
+_COMPLEMENTARY = ({"A", "U"}, {"G", "C"}, {"G", "U"})
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,23 @@ class Bases:
         whole = (table[:, [_NAMES.index(name) for name in (*_RING, "C1'")]] >= 0).all(axis=1)
         self.residues = np.flatnonzero(whole)
         self.atoms = dict(zip(_NAMES, table[whole].T))
+
+    def mismatched(self, found: BasePairs) -> np.ndarray:
+        """Return the residues int (M, 2) that face each other between two pairs of a helix and by their sequence cannot pair."""
+        kinds = np.where(
+            self.purine, np.where(self.atoms["O6"] >= 0, "G", "A"), np.where(self.atoms["N4"] >= 0, "C", "U")
+        )
+        base = dict(zip(self.residues.tolist(), kinds.tolist()))
+        pairs = {(a, b) for a, b in found.residues.tolist()}
+        facing = [(a + 1, b - 1) for a, b in sorted(pairs) if (a + 2, b - 2) in pairs and a + 1 < b - 1]
+        return np.array(
+            [
+                (a, b)
+                for a, b in facing
+                if (a, b) not in pairs and {base.get(a), base.get(b)} not in _COMPLEMENTARY
+            ],
+            dtype=np.int64,
+        ).reshape(-1, 2)
 
     def among(self, chosen: np.ndarray) -> Bases:
         """Return some of them, bool (B,)."""

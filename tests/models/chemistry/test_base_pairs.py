@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,8 @@ from openmm import app
 
 from openmm_density.base.wording import residue_label
 from openmm_density.models import Model, read_model
-from openmm_density.models.chemistry.base_pairs import find_base_pairs
+from openmm_density.models.chemistry.base_pairs import Bases, find_base_pairs
+from openmm_density.restraints import BasePairRestraint
 
 # The pairs of 4P5J that barnaba 0.1.9 and RNApolis 0.16 agree on; those with a single hydrogen bond between N and O left out.
 WATSON_CRICK = [
@@ -77,3 +79,19 @@ def test_bases_that_are_stacked_or_apart_are_no_pairs(small_data: Path, rna: Mod
     protein = read_model(small_data / "emd5925_frag/5925_native.pdb")
     assert by_number(protein.topology, protein.positions) == {}
     assert by_number(app.Topology(), np.zeros((0, 3))) == {}
+
+
+def test_bases_that_face_each_other_and_cannot_pair_are_told(
+    small_data: Path, rna: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not len(Bases(rna.topology).mismatched(find_base_pairs(rna.topology, rna.positions)))
+    model = read_model(small_data / "zoo/1bna_duplex.pdb")
+    found = find_base_pairs(model.topology, model.positions)
+    fewer = replace(found, residues=np.delete(found.residues, 4, axis=0))
+    assert not len(Bases(model.topology).mismatched(fewer))  # open, but by their sequence a pair
+    thymine = next(residue for residue in model.topology.residues() if residue.id == "20")
+    next(atom for atom in thymine.atoms() if atom.name == "O4").name = "N4"  # a cytosine beside adenine
+    assert Bases(model.topology).mismatched(fewer).tolist() == [[4, 19]]
+    monkeypatch.setattr("openmm_density.restraints.base_pairs.find_base_pairs", lambda *_: fewer)
+    (note,) = BasePairRestraint(model.topology, model.positions).notes[1:]
+    assert "sequence forbids it: A DA 5 - B DT 20." in note
