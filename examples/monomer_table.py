@@ -14,8 +14,44 @@ import gemmi
 from gemmi import cif
 
 _AMINO_ACIDS = gemmi.expand_one_letter_sequence("ACDEFGHIKLMNPQRSTVWY", gemmi.ResidueKind.AA)
-RESIDUES = [*_AMINO_ACIDS, "MSE", "ACE", "NME", "NH2", *"ACGU", "DA", "DC", "DG", "DT"]
+_MODIFIED = ["MSE", "PTR", "SEP", "TPO", "CSO", "CME", "KCX", "PCA", "5MC", "PSU", "OMG"]
+_SUGARS = ["NAG", "BMA", "MAN", "FUC", "GAL", "GLC", "BGC"]
+_COFACTORS = [
+    "HEM",
+    "HEC",
+    "ADP",
+    "AMP",
+    "ANP",
+    "ATP",
+    "GDP",
+    "GTP",
+    "FAD",
+    "FMN",
+    "NAD",
+    "NAP",
+    "NDP",
+    "SAH",
+    "SAM",
+    "COA",
+]
+_COFACTORS += ["PLP", "CLR"]
+RESIDUES = [
+    *_AMINO_ACIDS,
+    "ACE",
+    "NME",
+    "NH2",
+    *"ACGU",
+    "DA",
+    "DC",
+    "DG",
+    "DT",
+    *_MODIFIED,
+    *_SUGARS,
+    *_COFACTORS,
+]
 LINKS = ["TRANS", "CIS", "PTRANS", "PCIS", "NMTRANS", "NMCIS", "ACE_C-N", "pep-NH2", "SS", "p"]
+LINKS += [f"{anomer}1-{place}" for anomer in ("ALPHA", "BETA") for place in (2, 3, 4, 6)]
+LINKS += ["pyr-ASN", "pyr-SER", "pyr-THR"]
 ENDS = ["5*END"]
 TABLES = ("atom", "bond", "angle", "chir", "plane", "plane_atom")
 WORDS = (

@@ -64,7 +64,7 @@ KINDS = {
     "pierced": "bonds that pass through rings",
     "mates": "contacts with copies in the crystal",
     "contacts": "atoms as near as a bond that are not bonded",
-    "metal": "metals that are not where they were, or too far from what they are bound to",
+    "metal": "metals that are not where they were, or bind other atoms",
     "molecules": "molecules that turned or moved beside what is around them",
     "stretched": "bonds that are not as long as such are",
     "angles": "angles that were bent",

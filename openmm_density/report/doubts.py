@@ -70,7 +70,7 @@ def doubts_about(
         *_strength_doubt(scan),
         *_half_map_doubt(scan),
         *_backbone_doubt(summary),
-        *_nucleic_doubts(summary),
+        *_chemistry_doubts(summary),
         *_peptide_doubt(violations, summary),
         *_pierced_doubt(summary),
         *contact_doubts(summary),
@@ -90,7 +90,7 @@ def doubts_of_figures(
     return [
         *_low_correlation_doubt(summary["cc_final"]),
         *_backbone_doubt(summary),
-        *_nucleic_doubts(summary),
+        *_chemistry_doubts(summary),
         *contact_doubts(summary),
         *worse_doubts(summary["worse_geometry"]),
         *_worse_residues_doubt(stretches, residues),
@@ -297,11 +297,12 @@ def _backbone_doubt(summary: Mapping[str, Any]) -> list[Doubt]:
     return [Doubt("ramachandran", said, tuple(map(Place.of, spoilt)))]
 
 
-def _nucleic_doubts(summary: Mapping[str, Any]) -> list[Doubt]:
-    """Return doubts about puckers and suites that the fit made outliers, base pairs opened, and sugars whose ring it changed."""
+def _chemistry_doubts(summary: Mapping[str, Any]) -> list[Doubt]:
+    """Return doubts about puckers and suites made outliers, base pairs opened, other rings of sugars, and what metals bind."""
     doubts = []
     before, after = summary["geometry_initial"], summary["geometry_final"]
     mended = {*before.get("pyranose_outliers", ())} - {*after.get("pyranose_outliers", ())}
+    told = [each["atoms"] for each in summary["worse_geometry"] if each["kind"] == "metal"]
     # At usual resolutions of RNA some suites are outliers, and which ones changes: more of them are what a fit spoilt.
     more = len(after.get("suite_outliers", ())) > len(before.get("suite_outliers", ()))
     for kind, found, said in (
@@ -320,6 +321,15 @@ def _nucleic_doubts(summary: Mapping[str, Any]) -> list[Doubt]:
             "pyranoses",
             [each for each in summary["pyranose_changes"] if each.partition(" (")[0] not in mended],
             "the fit changed the ring or the anomer of sugars:",
+        ),
+        (
+            "metal",
+            [
+                each
+                for each in summary["metal_changes"]
+                if not any(each.partition(" (")[0] in known for known in told)
+            ],
+            "the fit changed what metals bind:",
         ),
     ):
         if found:

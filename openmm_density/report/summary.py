@@ -42,7 +42,14 @@ from .quantities import UNITS
 MOST_WORST = 10
 """Residues of lowest correlation that it names."""
 
-_CHANGES = ("peptide_flips", "inverted_centres", "base_pairs_lost", "base_pairs_gained", "pyranose_changes")
+_CHANGES = (
+    "peptide_flips",
+    "inverted_centres",
+    "base_pairs_lost",
+    "base_pairs_gained",
+    "pyranose_changes",
+    "metal_changes",
+)
 _PACKAGES = ("openmm-density", "torch", "triton", "openmm", "mdtraj", "gemmi", "numpy")
 
 

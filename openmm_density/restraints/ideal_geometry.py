@@ -222,6 +222,10 @@ def _notes(terms: GeometryTerms) -> list[str]:
         f"{sentence}: {listing(list(names), _MOST_NAMED)}."
         for sentence, names in (
             ("No ideal geometry is known of these residues", terms.unknown),
+            (
+                "These residues have other bonds or atoms than those of their name in the monomer library",
+                terms.contradicted,
+            ),
             ("These bonds are no links of which ideal geometry is known", terms.unlinked),
             ("The monomer library does not have these atoms of their residues", terms.unnamed),
             (

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 import openmm
 
+from ..models.chemistry.pyranoses import sugar_links
 from ..models.chemistry.sugar_puckers import AMPLITUDE, find_sugars
 from ..models.chemistry.torsions import torsion_angles
 from .torsions import TorsionRestraint
@@ -92,7 +93,7 @@ class SugarPuckerRestraint(_SugarRestraint):
 
 
 class GlycosidicRestraint(_SugarRestraint):
-    """Hold the glycosidic torsions χ, so that bases stay syn or anti.
+    """Hold the glycosidic torsions: χ, so that bases stay syn or anti, and φ and ψ of the links of pyranoses.
 
     E is that of `SugarPuckerRestraint`, with ``x = max(0, |χ - χ₀| - 20°)``, w = 50°, and χ₀ the torsion in the start. A torsion
     counts as violated from 60° off.
@@ -115,11 +116,17 @@ class GlycosidicRestraint(_SugarRestraint):
         sugars = find_sugars(self.topology)
         whole = (sugars.chi >= 0).all(axis=1)
         chi = sugars.chi[whole]
-        self._nucleotides, self._angles = sugars.residues[whole], torsion_angles(self.start, chi)
-        return chi, self._angles
+        links = sugar_links(self.topology)
+        torsions = np.concatenate([chi, links])
+        self._nucleotides = np.append(sugars.residues[whole], np.full(len(links), -1))
+        self._angles = torsion_angles(self.start, torsions)
+        return torsions, self._angles
 
     def _targets_of(self, angles: np.ndarray) -> np.ndarray:
         return angles
 
     def _quantity(self, torsion: np.ndarray) -> str:
-        return "χ"
+        first, second, third, _ = (self._atoms[k] for k in torsion)
+        if second.residue is third.residue and first.residue is second.residue and second.name == "C1'":
+            return "χ"
+        return "φ" if first.element is not None and first.element.symbol == "O" else "ψ"

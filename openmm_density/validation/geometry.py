@@ -30,6 +30,7 @@ from ..models.chemistry.stereocentres import chiral_centres
 from ..models.chemistry.torsions import peptide_torsions, torsion_angles
 from .all_atom_contacts import AllAtoms, RidingHydrogens
 from .ideal_values import OUTLIER, GeometryScores, IdealValues
+from .metals import MetalReport, Metals
 from .nucleic_acids import NucleicAcidReport, NucleicAcids, base_pair_changes
 from .sugars import SugarReport, SugarRings
 
@@ -95,6 +96,7 @@ class GeometryReport:
     rotamer_outliers: list[str]  # Where they are
     nucleic_acids: NucleicAcidReport = field(repr=False)
     sugars: SugarReport = field(repr=False)
+    metals: MetalReport = field(repr=False)
     notes: list[str]  # A sentence for each thing that could not be assessed
     peptides: tuple[str, ...] = field(repr=False)  # `peptides`, `centres`: names of all peptides and centres.
     omega: np.ndarray = field(repr=False)  # `omega`, `improper`: their torsions, radians.
@@ -103,7 +105,7 @@ class GeometryReport:
 
     def as_dict(self) -> dict[str, Any]:
         """Return numbers and names without the lists of all peptides and centres; None for faults of what there is none of."""
-        left_out = {"peptides", "omega", "centres", "improper", "nucleic_acids", "sugars"}
+        left_out = {"peptides", "omega", "centres", "improper", "nucleic_acids", "sugars", "metals"}
         values = {name: value for name, value in self.__dict__.items() if name not in left_out}
         for name, count in (
             ("ramachandran_outlier_count", self.ramachandran_count),
@@ -113,7 +115,7 @@ class GeometryReport:
         ):
             if not count:
                 values[name] = None
-        values |= self.nucleic_acids.as_dict() | self.sugars.as_dict()
+        values |= self.nucleic_acids.as_dict() | self.sugars.as_dict() | self.metals.as_dict()
         return {
             name: None if isinstance(value, float) and not np.isfinite(value) else value
             for name, value in values.items()
@@ -130,6 +132,7 @@ class GeometryChange:
     base_pairs_lost: list[str]
     base_pairs_gained: list[str]
     pyranose_changes: list[str]  # Sugars whose ring or anomer is another one: see `SugarReport.changes`
+    metal_changes: list[str]  # Metals that bind other atoms: see `MetalReport.changes`
     largest_omega_change: float  # Degrees; 0 where there are no peptides
 
     def as_dict(self) -> dict[str, Any]:
@@ -153,7 +156,7 @@ class ModelGeometry:
         self._angles = bond_angles(self._bonds)
         self._ideal = ideal_values(topology, self._bonds, self._angles)
         self._scored, self._nucleic_acids = IdealValues(topology), NucleicAcids(topology)
-        self._sugars = SugarRings(topology)
+        self._sugars, self._metals = SugarRings(topology), Metals(topology)
         self._peptides, self._centres = peptide_torsions(topology), chiral_centres(topology)
         self._backbone, self._side_chains = backbone_torsions(topology), side_chain_torsions(topology)
         self._peptide_names = tuple(_describe(self._atoms, each[[0, 3]]) for each in self._peptides)
@@ -188,6 +191,7 @@ class ModelGeometry:
             **_rotamer_fields(topology, rotamer_deviations(self._side_chains, positions)),
             nucleic_acids=self._nucleic_acids.report(positions),
             sugars=self._sugars.report(positions),
+            metals=self._metals.report(positions),
             notes=[TABLES_MISSING] if backbone["ramachandran_count"] is None else [],
             peptides=self._peptide_names,
             omega=omega,
@@ -276,6 +280,7 @@ def compare_geometry(before: GeometryReport, after: GeometryReport) -> GeometryC
         inverted_centres=[name for name, changed in zip(before.centres, inverted) if changed],
         **base_pair_changes(before.nucleic_acids, after.nucleic_acids),
         pyranose_changes=before.sugars.changes(after.sugars),
+        metal_changes=before.metals.changes(after.metals),
         largest_omega_change=float(np.degrees(turned.max(initial=0.0))),
     )
 

@@ -15,6 +15,7 @@ from openmm_density.models import Prepared, prepare
 from openmm_density.models.chemistry.elements import is_hydrogen
 from openmm_density.models.chemistry.ideal_geometry import angles_at
 from openmm_density.models.chemistry.torsions import torsion_angles
+from openmm_density.models.preparation.missing_terms import LINK_FORCE_CONSTANT
 from openmm_density.models.structure_files import write_cif, write_pdb
 from openmm_density.models.structures import Model, read_model
 from openmm_density.restraints import PlanarityRestraint
@@ -96,9 +97,10 @@ def test_report_names_what_was_done(small_data: Path) -> None:
     assert charge == pytest.approx(0.0, abs=1e-4)
 
 
-def haem_chain(small_data: Path, tmp_path: Path) -> Model:
+def haem_chain(small_data: Path, tmp_path: Path, name: str = "HEM") -> Model:
     text = (small_data / "emd3488_5ni1/5me2.pdb").read_text().splitlines()
     lines = [line for line in text if line.startswith(("ATOM", "HETATM")) and line[21] == "A"]
+    text, lines = ([line.replace("HEM A", f"{name} A") for line in each] for each in (text, lines))
     return read_model(
         written(tmp_path / "haem.pdb", [text[0], *(x for x in text if x.startswith("LINK")), *lines])
     )
@@ -225,9 +227,12 @@ def test_a_carboxylate_that_no_molecule_has_is_mended(small_data: Path, tmp_path
 
 
 def test_rigid_springs_are_at_rest_in_the_input(small_data: Path, tmp_path: Path) -> None:
-    prepared = prepare(haem_chain(small_data, tmp_path))
+    # Of a haem's own name the library's shape is known.
+    prepared = prepare(haem_chain(small_data, tmp_path, name="H1M"))
     context = context_of(prepared, rigid_force_group=7)
-    assert context.getState(energy=True, groups={7}).getPotentialEnergy()._value == pytest.approx(0, abs=1e-3)
+    energy = context.getState(energy=True, groups={7}).getPotentialEnergy()._value
+    # But for that of iron and histidine: 2.657 Å, where 2.46 Å is the most that is usual.
+    assert energy == pytest.approx(0.5 * LINK_FORCE_CONSTANT * 0.0197**2, rel=0.02)
     moved = prepared.positions.copy()
     moved[prepared.rigid[0]] += 1.0
     context.setPositions(moved / 10)

@@ -418,14 +418,21 @@ def test_opened_base_pairs_new_pucker_outliers_and_changed_sugars_are_doubts_wit
         # The second one has a usual chair now.
         "pyranose_changes": ["A NAG 1 (4C1 to 3,OB)", "A BMA 3 (E1 to 4C1)"],
     }
-    puckers, pairs, rings = doubts._nucleic_doubts(summary)
+    # The zinc is told of already.
+    summary["metal_changes"] = [
+        "A MG 5 (6 to 5: without A HOH 7 O)",
+        "A ZN 6 (4 to 3: without A CYS 9 SG)",
+    ]
+    summary["worse_geometry"] = [{"kind": "metal", "atoms": "A CYS 9 SG - A ZN 6 ZN"}]
+    puckers, pairs, rings, metals = doubts._chemistry_doubts(summary)
     assert puckers.kind == "puckers" and "outliers of A U 12: look" in puckers.sentence
     assert pairs.kind == "base_pairs" and "A DA 6 - B DT 19 (cWW)" in pairs.sentence
     assert pairs.places[0].members == ("A DA 6", "B DT 19")
     more = summary["geometry_final"] | {"suite_outliers": ["A U 3", "A U 4", "A U 7"]}
-    _, suites, *_ = doubts._nucleic_doubts(summary | {"geometry_final": more})
+    _, suites, *_ = doubts._chemistry_doubts(summary | {"geometry_final": more})
     assert suites.kind == "suites" and "among them A U 7: look" in suites.sentence
     assert rings.kind == "pyranoses" and "sugars: A NAG 1 (4C1 to 3,OB): look" in rings.sentence
     assert rings.places[0].members == ("A NAG 1",)
-    del summary["pyranose_changes"][0]
-    assert doubts._nucleic_doubts(summary | {"geometry_final": {}, "base_pairs_lost": []}) == []
+    assert metals.kind == "metal" and "bind: A MG 5 (6 to 5: without A HOH 7 O): look" in metals.sentence
+    del summary["pyranose_changes"][0], summary["metal_changes"][0]
+    assert doubts._chemistry_doubts(summary | {"geometry_final": {}, "base_pairs_lost": []}) == []

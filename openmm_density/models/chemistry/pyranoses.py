@@ -92,11 +92,7 @@ class Pyranoses:
 
 def find_pyranoses(topology: app.Topology) -> Pyranoses:
     """Return the sugars of a model with a ring of five carbons and an oxygen, of which two carbons at least bear O, N or S."""
-    atoms = list(topology.atoms())
-    around: list[list[int]] = [[] for _ in atoms]
-    for i, j in bonded_pairs(topology).tolist():
-        around[i].append(j)
-        around[j].append(i)
+    atoms, around = list(topology.atoms()), _neighbours(topology)
     symbols = ["" if atom.element is None else atom.element.symbol for atom in atoms]
     rows = []
     for ring in rings_of(topology):
@@ -127,3 +123,30 @@ def find_pyranoses(topology: app.Topology) -> Pyranoses:
     return Pyranoses(
         residues, rings.reshape(-1, 6), anomeric, arms, tuple(columns[4]), is_aldose.astype(bool)
     )
+
+
+def sugar_links(topology: app.Topology) -> np.ndarray:
+    """Return the atoms of φ and ψ of the bonds of pyranoses to other residues, int (L, 4).
+
+    φ is that of the ring's oxygen, the anomeric carbon, the atom that joins, and the next one; ψ goes on from the carbon.
+    """
+    sugars, atoms, around = find_pyranoses(topology), list(topology.atoms()), _neighbours(topology)
+    found = []
+    for ring, joining in zip(sugars.rings.tolist(), sugars.anomeric.tolist()):
+        beyond = [n for n in around[joining] if joining >= 0 and n != ring[1] and not is_hydrogen(atoms[n])]
+        if not beyond or atoms[beyond[0]].residue is atoms[ring[0]].residue:
+            continue
+        found.append((ring[0], ring[1], joining, min(beyond)))
+        last = [n for n in around[min(beyond)] if n != joining and not is_hydrogen(atoms[n])]
+        if last:
+            found.append((ring[1], joining, min(beyond), min(last)))
+    return np.array(found, dtype=np.int64).reshape(-1, 4)
+
+
+def _neighbours(topology: app.Topology) -> list[list[int]]:
+    """Return the atoms that each atom is bonded to."""
+    around: list[list[int]] = [[] for _ in range(topology.getNumAtoms())]
+    for i, j in bonded_pairs(topology).tolist():
+        around[i].append(j)
+        around[j].append(i)
+    return around

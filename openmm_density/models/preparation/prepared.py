@@ -21,12 +21,14 @@ from ...base.units import positions_in_angstrom, takes_units
 from ...base.wording import atom_label, one_line
 from ..chemistry.elements import covalent_radius, is_metal
 from ..chemistry.ideal_geometry import bond_angles, heavy_bonds
+from ..chemistry.metal_sites import USUAL, target_distance
 from ..confidence import residue_means
 from ..ligand_potentials import PlacedPotential
 from ..merging import masses_of
 from ..structures import Model
 from ..superposition import superposition
 from .constrained_variants import ConstrainedVariants
+from .ideal_shapes import IdealShapes
 from .ligand_terms import (
     BOND_LENGTHS,
     add_idle_springs,
@@ -122,7 +124,9 @@ class Prepared:
     unscreened : list of ChargedGroup
         What has no charge without water around it: metal ions with what they bind, and the ends at gaps.
     mended_ends : dict of int to np.ndarray
-        Where springs hold atoms of rigid residues that are at no bond's length from what they are bonded to, in Å.
+        Where springs hold atoms of rigid residues whose bonds or angles in the input are no molecule's, in Å.
+    shapes : IdealShapes
+        Where springs hold the atoms of rigid residues of which ideal geometry is known.
     """
 
     model: Model
@@ -138,6 +142,7 @@ class Prepared:
     described: Described | None = field(default=None, repr=False)
     unscreened: list[ChargedGroup] = field(default_factory=list, repr=False)
     mended_ends: dict[int, np.ndarray] = field(default_factory=dict, repr=False)
+    shapes: IdealShapes = field(default_factory=IdealShapes, repr=False)
     _missing: MissingTerms | None = field(default=None, init=False, repr=False)
     _springs: dict[bytes, _Springs] = field(default_factory=dict, init=False, repr=False)
 
@@ -398,8 +403,8 @@ class Prepared:
     def _found_springs(self, masses: np.ndarray, rigid: Sequence[np.ndarray]) -> _Springs:
         """Return pairs of atoms with the length and stiffness of their springs, and the pairs to exclude, both in order."""
         shape = self.positions.copy()
-        for end, place in self.mended_ends.items():
-            shape[end] = place
+        for atom, place in {**self.mended_ends, **self.shapes.places}.items():
+            shape[atom] = place
         springs: dict[tuple[int, int], tuple[float, float]] = {}
         excluded: set[tuple[int, int]] = set()
         for atoms in rigid:
@@ -416,10 +421,9 @@ class Prepared:
                 pair = (min(a, b), max(a, b))
                 excluded.add(pair)
                 if stiffness and pair not in springs:
-                    length = self._distance(a, b)
-                    if (a, b) == (i, j) and not is_metal(atoms[a]) and not is_metal(atoms[b]):
-                        ideal = covalent_radius(atoms[a]) + covalent_radius(atoms[b])
-                        length = float(np.clip(length, BOND_LENGTHS[0] * ideal, BOND_LENGTHS[1] * ideal))
+                    length = self.shapes.link_lengths.get(pair) or self._distance(a, b)
+                    if (a, b) == (i, j):
+                        length = _bond_length(length, atoms[a], atoms[b])
                     springs[pair] = (length, stiffness)
         return sorted(springs.items()), sorted(excluded)
 
@@ -434,6 +438,17 @@ class Prepared:
 
     def _distance(self, i: int, j: int) -> float:
         return float(np.linalg.norm(self.positions[i] - self.positions[j]))
+
+
+def _bond_length(length: float, a: app.topology.Atom, b: app.topology.Atom) -> float:
+    """Return the nearest length in Å that a bond of two atoms usually has."""
+    if is_metal(a) or is_metal(b):
+        metal, other = (a, b) if is_metal(a) else (b, a)
+        low, high = (target_distance(metal, other) + each for each in USUAL)
+    else:
+        ideal = covalent_radius(a) + covalent_radius(b)
+        low, high = (each * ideal for each in BOND_LENGTHS)
+    return float(np.clip(length, low, high))
 
 
 def bonded_atoms(topology: app.Topology) -> dict[int, list[app.topology.Atom]]:

@@ -37,7 +37,15 @@ from ..ligand_potentials import InternalPotential, PotentialParameters
 from ..structures import Model, is_backbone_bond
 from .heavy_atoms import add_missing_heavy_atoms
 from .hydrogens import add_hydrogens, find_variants, keep_input_hydrogens, remove_replaced_hydrogens
-from .ligand_residues import LigandOptions, Parameters, complete_ligands, ligand_parameters, parametrise
+from .ideal_shapes import BAD_ANGLE, BAD_BOND, IdealShapes, ideal_shapes
+from .ligand_residues import (
+    LigandOptions,
+    Parameters,
+    Paths,
+    complete_ligands,
+    ligand_parameters,
+    parametrise,
+)
 from .ligand_terms import mended_ends
 from .prepared import Described, PreparationReport, Prepared, bonded_atoms
 from .templates import add_templates, is_amide_bond
@@ -109,7 +117,7 @@ def prepare(
     parameters, parametrised = ligand_parameters(model, loaded, options, report)
     with stopwatch.counted_as("completion"):
         residues = _completed(model, parameters, parametrised, ph, platform, report, completed)
-    return _parametrised(model, loaded, residues, parameters, parametrised, report, solvent)
+    return _parametrised(model, loaded, residues, parameters, parametrised, report, solvent, dictionaries)
 
 
 def _completed(
@@ -148,6 +156,7 @@ def _parametrised(
     parametrised: frozenset[int],
     report: PreparationReport,
     solvent: str,
+    dictionaries: Paths = (),
 ) -> Prepared:
     """Return the model of completed residues, with a force field that describes all of them."""
     residues, links = completed
@@ -162,17 +171,18 @@ def _parametrised(
     templates, rigid = add_templates(forcefield, topology, residues, report, chosen)
     if isinstance(parameters, PotentialParameters):
         parameters.load_into(forcefield)
-    bonded = bonded_atoms(topology)
+    bonded, atoms = bonded_atoms(topology), list(topology.atoms())
     bare = bare_ions(topology, positions, in_water=solvent == "water")
     ends = mended_ends(topology, positions, rigid)
     if ends:
         report.sentences.append(
             f"Atoms at distances or angles that no molecule has are moved: {named_atoms(topology, ends)}."
         )
+    shapes = _shapes(topology, positions, rigid, ends, dictionaries, report)
+    ends |= {k: shapes.places[k] for k in sorted(shapes.mended)}
     held = _held_links(topology, rigid, coordination, bonded)
     known = set(map(frozenset, held))
     held += [(ion, k) for ion, shell in bare.items() for k in shell if frozenset((ion, k)) not in known]
-    atoms = list(topology.atoms())
     if bare:
         report.sentences.append(
             "Without water around them ions fall onto what attracts them: in a fit without water these ions, and the acids that "
@@ -196,7 +206,31 @@ def _parametrised(
         described=Described(forcefield, templates, potentials),
         unscreened=unscreened_charges(topology, bonded, bare, rigid, in_vacuum=solvent == "none"),
         mended_ends=ends,
+        shapes=shapes,
     )
+
+
+def _shapes(
+    topology: app.Topology,
+    positions: np.ndarray,
+    rigid: list[np.ndarray],
+    ends: Mapping[int, np.ndarray],
+    dictionaries: Paths,
+    report: PreparationReport,
+) -> IdealShapes:
+    """Return the ideal shapes of rigid residues whose ends are mended, and say which inputs these mend."""
+    begin = positions.copy()
+    for atom, place in ends.items():
+        begin[atom] = place
+    shapes = ideal_shapes(topology, begin, rigid, dictionaries)
+    report.sentences += shapes.sentences
+    if shapes.n_mended:
+        named = listing([f"{label} ({count})" for label, count in shapes.n_mended.items()])
+        report.sentences.append(
+            f"Bonds over {BAD_BOND:g} Å or angles over {BAD_ANGLE:g}° off the monomer library's are mended, with how many of "
+            f"each residue: {named}."
+        )
+    return shapes
 
 
 @contextmanager
@@ -306,11 +340,14 @@ def _describe(residues: list[WorkResidue], report: PreparationReport) -> None:
         )
     if report.rigid_residues:
         say(
-            "The force field does not know these residues; each is held in about its shape by springs between its atoms, without "
-            f"charges, and planarity, where it is on, flattens what is flat in it: {listing(report.rigid_residues)}."
+            "The force field does not know these residues; each is held in about its shape, or the monomer library's, by "
+            "springs between its atoms, without charges, and planarity, where it is on, flattens what is flat in it: "
+            f"{listing(report.rigid_residues)}."
         )
     if report.links:
-        say(f"Bonds held by springs at their length in the input: {listing(report.links)}.")
+        say(
+            f"Bonds held by springs at the library's length or that of the input, which is: {listing(report.links)}."
+        )
 
 
 SAME_PLACE = 0.05

@@ -7,9 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from openmm import app
+from scipy.spatial.transform import Rotation
 
 from openmm_density.models import read_model
 from openmm_density.models.chemistry.pyranoses import Pyranoses, find_pyranoses
+from openmm_density.restraints import GlycosidicRestraint
 from openmm_density.validation.geometry import compare_geometry, geometry_report
 
 
@@ -93,6 +95,28 @@ def test_l_sugars_have_the_other_chair_and_a_ring_or_anomer_that_changes_is_told
     after = geometry_report(model.topology, moved)
     assert compare_geometry(before, after).pyranose_changes == [f"{label} (anomer inverted)"]
     assert compare_geometry(before, before).pyranose_changes == []
+
+
+def test_links_of_sugars_stay_turned_as_they_are(small_data: Path) -> None:
+    model = read_model(small_data / "zoo/3zw1_anomers.pdb")
+    restraint = GlycosidicRestraint(model.topology, model.positions)
+    atoms = list(model.topology.atoms())
+    names = [[f"{atoms[k].residue.name} {atoms[k].name}" for k in four] for four in restraint.torsions]
+    assert ["FUC O5", "FUC C1", "NAG O3", "NAG C3"] in names and [
+        "GAL C1",
+        "NAG O4",
+        "NAG C4",
+        "NAG C3",
+    ] in names
+    assert restraint.violations(model.positions) == []
+    turned = model.positions.copy()
+    fucose = [atom.index for atom in atoms if atom.residue.name == "FUC"]
+    place = {(atom.residue.name, atom.name): atom.index for atom in atoms}
+    axis = turned[place["NAG", "O3"]] - turned[place["NAG", "C3"]]
+    turn = Rotation.from_rotvec(np.radians(100.0) * axis / np.linalg.norm(axis))
+    turned[fucose] = turn.apply(turned[fucose] - turned[place["NAG", "O3"]]) + turned[place["NAG", "O3"]]
+    (violation,) = restraint.violations(turned)
+    assert violation.quantity == "ψ" and violation.deviation == pytest.approx(100.0, abs=0.1)
 
 
 def test_a_model_without_sugars_has_none() -> None:

@@ -72,10 +72,10 @@ class MonomerLibrary:
         is_nucleotide = self._components[name].group in _MEMBERS[_Group.DnaRna]
         return (_FIVE_PRIME_END,) if is_nucleotide and "P" not in atoms else ()
 
-    def link_of(
+    def links_of(
         self, first: tuple[str, str], second: tuple[str, str], is_cis: bool
-    ) -> tuple[gemmi.ChemLink, bool] | None:
-        """Return the link of two residue types' atoms (of peptides as `is_cis`) and whether it is reversed; None if unknown."""
+    ) -> list[tuple[gemmi.ChemLink, bool]]:
+        """Return the links of two residue types' atoms (of peptides as `is_cis`) that fit best, and whether each is reversed."""
         found = []
         for swapped, (one, other) in enumerate(((first, second), (second, first))):
             for link in self._by_atoms.get((one[1], other[1]), ()):
@@ -83,7 +83,8 @@ class MonomerLibrary:
                 wrong = link.id.endswith("TRANS" if is_cis else "CIS")
                 if all(fits) and not wrong:
                     found.append((sum(fits), link, bool(swapped)))
-        return max(found, key=lambda each: each[0])[1:] if found else None
+        best = max((fit for fit, *_ in found), default=0)
+        return [(link, swapped) for fit, link, swapped in found if fit == best]
 
     def _fit(self, side: gemmi.ChemLink.Side, name: str) -> int:
         """Return how well a residue type fits one side of a link: by name 3, by its own group 2, by a wider one 1, or not: 0."""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import gemmi
 import numpy as np
 from openmm import app
 
@@ -17,12 +18,12 @@ from ..backbone import NamedAtoms, atoms_by_name
 from ..elements import is_hydrogen, is_metal
 from ..planes import Plane, PlaneSet
 from ..planes.plane_set import SMALLEST_PLANE
-from ..residue_names import name_tables
+from ..residue_names import name_tables, standard_residue_names
 from ..residues import is_water
 from ..topologies import bonded_pairs, openmm_topology
 from ..torsions import peptide_torsions, torsion_angles
 from .library import monomer_library
-from .templates import Atom, Template
+from .templates import Atom, Template, bond_key
 from .volumes import VOLUME_SIGMA, chiral_volumes, ideal_volumes
 
 KINDS = ("bonds", "angles", "torsions", "volumes")
@@ -71,7 +72,8 @@ class Volumes(IdealTerms):
 class GeometryTerms:
     """The ideal geometry of one topology: bonds of hydrogens are those between nuclei, torsions are ω.
 
-    `unknown`: labels of residues of which nothing is known; `unlinked`: bonds between known residues that are no known link;
+    `unknown`: labels of residues of which nothing is known; `contradicted`: those whose bonds are not the library's, left out as
+    well; `unlinked`: bonds between known residues that are no known link;
     `unnamed`: atoms that their residues do not have in the library; `other_hands`: chiral centres of the opposite chirality
     than the library's, which keep theirs; `source`: folder of the monomer library, None for the package's table.
     """
@@ -82,6 +84,7 @@ class GeometryTerms:
     volumes: Volumes
     planes: PlaneSet
     unknown: tuple[str, ...]
+    contradicted: tuple[str, ...]
     unlinked: tuple[str, ...]
     unnamed: tuple[str, ...]
     other_hands: tuple[str, ...]
@@ -169,6 +172,7 @@ class _Search:
         self._pairs = bonded_pairs(topology)
         self._carriers = self._find_carriers()
         self._unnamed: list[int] = []
+        self._contradicted = self._find_contradicted()
 
     def found(self) -> GeometryTerms:
         changes: list[tuple[str, ...]] = [
@@ -180,6 +184,8 @@ class _Search:
         groups: dict[tuple[Any, ...], list[int]] = defaultdict(list)
         unknown = []
         for index, (name, atoms) in enumerate(zip(self._names, self._residues)):
+            if index in self._contradicted:
+                continue
             if name in self._library:
                 groups[(name, *changes[index])].append(index)
             elif len(atoms) > 1 and not is_water(name):
@@ -193,6 +199,30 @@ class _Search:
             places.update((k, (columns, row)) for k, row in zip(members, matrix))
         self._add_links(links, places, found)
         return self._assembled(found, tuple(unknown), unlinked)
+
+    def _find_contradicted(self) -> set[int]:
+        """Return the residues that are not what the library has under their name: with other heavy atoms, or other bonds."""
+        asked = {
+            k: {
+                atom.index: self._canonical(atom.index)
+                for atom in self._residues[k].residue.atoms()
+                if not (is_hydrogen(atom) or is_metal(atom))
+            }
+            for k, name in enumerate(self._names)
+            if name in self._library and name not in standard_residue_names()
+        }
+        bonds: dict[int, set[Any]] = defaultdict(set)
+        for i, j in self._pairs.tolist():
+            members = asked.get(self._atoms[i].residue.index, {})
+            if i in members and j in members:
+                bonds[self._atoms[i].residue.index].add(bond_key(members[i], members[j]))
+        found = set()
+        for k, members in asked.items():
+            template, present = self._library.template(self._names[k]), set(members.values())
+            known = {bond_key(a, b) for (_, a), (_, b) in template.bonds if {a, b} <= present}
+            if bonds[k] != known or not present <= {name for _, name in template.atoms}:
+                found.add(k)
+        return found
 
     def _find_carriers(self) -> dict[int, str]:
         """Return for each hydrogen the name of the atom that it is bonded to."""
@@ -211,22 +241,36 @@ class _Search:
         for i, j in across.tolist():
             first, second = int(owner[i]), int(owner[j])
             known_ends = all(
-                self._names[k] in self._library and not is_water(self._names[k]) for k in (first, second)
+                self._names[k] in self._library
+                and not is_water(self._names[k])
+                and k not in self._contradicted
+                for k in (first, second)
             )
             if not known_ends or is_metal(self._atoms[i]) or is_metal(self._atoms[j]):
                 continue
             ends = [(self._names[owner[k]], self._canonical(k)) for k in (i, j)]
-            known = self._library.link_of(ends[0], ends[1], (i, j) in cis or (j, i) in cis)
-            if known is None:
+            known = [
+                (link, (second, first) if swapped else (first, second))
+                for link, swapped in self._library.links_of(*ends, (i, j) in cis or (j, i) in cis)
+            ]
+            if not known:
                 unlinked.append(f"{atom_label(self._atoms[i])} to {atom_label(self._atoms[j])}")
                 continue
-            link, swapped = known
-            pair = (second, first) if swapped else (first, second)
+            # Of α and β links the hand of the anomeric carbon tells.
+            link, pair = next((each for each in known if self._has_hands(*each)), known[0])
             for residue, side in zip(pair, (link.side1, link.side2)):
                 if side.mod:
                     changes[residue] = (*changes[residue], side.mod)
             links[link.id].append((link, pair))
         return links, tuple(unlinked)
+
+    def _has_hands(self, link: gemmi.ChemLink, pair: tuple[int, int]) -> bool:
+        """Return whether the centres of a link have its hand between two residues."""
+        for key, sign in Template.of_restraints(link.rt).chirals.items():
+            atoms = [self._residues[pair[side - 1]].get(name, -1) for side, name in key]
+            if min(atoms) >= 0 and sign * chiral_volumes(self._positions, np.array([atoms]))[0] < 0:
+                return False
+        return True
 
     def _canonical(self, atom: int) -> str:
         """Return the name that the library has for an atom."""
@@ -306,6 +350,7 @@ class _Search:
             Volumes(centres, np.where(other, -ideal, ideal), sigmas),
             PlaneSet(tuple(found.planes)),
             unknown,
+            tuple(residue_label(self._residues[k].residue) for k in sorted(self._contradicted)),
             unlinked,
             tuple(atom_label(self._atoms[k]) for k in sorted(self._unnamed)),
             tuple(atom_label(self._atoms[k]) for k in centres[other, 0].tolist()),
