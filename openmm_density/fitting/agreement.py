@@ -81,7 +81,9 @@ def poorest(residues: Sequence[dict[str, Any]], stage: str) -> list[tuple[int, d
 
 
 def begin_reports(fit: FlexibleFit, result: FitResult) -> None:
-    """Begin what `model_agreement` needs, where something is done beside the fit."""
+    """Begin what `model_agreement` and the summary need, where something is done beside the fit."""
+    if fit.beside.has_processes and not result.interrupted:
+        fit.checks_after(result)
     _map_reports(fit, result)
 
 

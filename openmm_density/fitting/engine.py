@@ -31,8 +31,8 @@ class Engine:
         self.systems = systems
         self.platform = platform_named(options.platform, options.threads)
         self.contexts = KeptContexts(self.platform)
-        self.safeguard = Safeguard(topology, systems.system)
-        self.dynamics = Dynamics(protocol, systems.system, options.seed, self.safeguard)
+        self.safeguard = Safeguard(topology, systems.plain)
+        self.dynamics = Dynamics(protocol, systems.plain, options.seed, self.safeguard)
         self.minimizer = Minimizer(systems, self.safeguard, *self.platform)
         self.ligands = LigandWatch(systems.prepared.potentials, self.safeguard.masses)
         self.trace = _trace(topology)

@@ -16,7 +16,7 @@ import openmm
 from openmm import unit
 
 from ..base.errors import DeveloperWarning, InputError, SimulationError
-from ..base.garbage import return_memory
+from ..base.garbage import return_memory, without_collection
 from ..base.stopwatch import Stopwatch
 from ..base.units import ANGSTROM_PER_NANOMETER
 from ..models.preparation import Prepared
@@ -132,6 +132,7 @@ class FitRun:
         self._save(folder, state)
         return state
 
+    @without_collection()
     def initial_state(self, stop: StopRequest) -> RunState:
         """Minimise without density and without constraints; draw the first velocities."""
         engine, first = self.engine, self._protocol.stages[0]

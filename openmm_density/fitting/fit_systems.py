@@ -62,8 +62,9 @@ class FitSystems:
     `cc_initial`: correlation of the model with the map: tells whether it lies there, and what the map does not show can
     be restrained; `run`: the platform, and the seed of a barostat; `density_options` of `DensityFit`. Attributes:
     `restraints`: what some stage of the protocol holds as it was; `density`: the density force at the resolution of the
-    map; `notes`: a sentence on what is restrained as the map does not show it; `force_backend`: the class of the density
-    force. Raises InputError if restraints, planarity or density cannot be made of what is given.
+    map; `plain`: the System without it; `notes`: a sentence on what is restrained as the map does not show it;
+    `force_backend`: the class of the density force. Raises InputError if restraints, planarity or density cannot be made of
+    what is given.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class FitSystems:
         self._anchors = self._anchored(cc_initial)
         self.planarity: PlanarityRestraint | None = None
         # Of this one density and planarity learn masses, charges and molecules.
-        self._plain = self._restrained(hydrogen_mass=protocol.hydrogen_mass)
+        self.plain = self._restrained(hydrogen_mass=protocol.hydrogen_mass)
         if prepared.untyped:
             named = listing(prepared.untyped)
             self.notes.append(
@@ -106,14 +107,14 @@ class FitSystems:
                 "planarity",
                 *where,
                 force_group=RESTRAINT_GROUP,
-                options={"planarity": options | {"system": self._plain}},
+                options={"planarity": options | {"system": self.plain}},
             )
         self.density = DensityFit(
             fit_map.density_map,
             prepared.topology,
             fit_map.resolution,
             positions=prepared.positions,
-            system=self._plain,
+            system=self.plain,
             force_group=DENSITY_GROUP,
             **density_options,
         )
@@ -122,7 +123,11 @@ class FitSystems:
         # By resolution, pressure, blur, whether angles are stiff, and residues that are not pulled.
         self._systems: dict[tuple[Any, ...], tuple[DensityFit, openmm.System]] = {}
         self._blurred: dict[tuple[float, tuple[int, ...]], DensityFit] = {(1.0, ()): self.density}
-        self.at()
+        if self.plain.getNumParticles() > LARGE:
+            # That of the first stage is mostly another one, and only one is kept.
+            self._density_force(self.density)
+        else:
+            self.at()
 
     @property
     def system(self) -> openmm.System:
@@ -166,7 +171,7 @@ class FitSystems:
         """The restraints that limit a time step, and the longest one in ps at which each is stable in full."""
         stiff = [each for each in self.restraints if isinstance(each, IdealGeometryRestraint)]
         restraints = stiff if self.planarity is None else [self.planarity, *stiff]
-        return [(each, each.stable_timestep(self._plain)) for each in restraints]
+        return [(each, each.stable_timestep(self.plain)) for each in restraints]
 
     def _stiffen(self, system: openmm.System) -> None:
         ideal = (each.terms for each in self.restraints if isinstance(each, IdealGeometryRestraint))
@@ -177,10 +182,13 @@ class FitSystems:
         system = self._restrained(hydrogen_mass=self._protocol.hydrogen_mass)
         if stiff:
             self._stiffen(system)
+        system.addForce(self._density_force(density))
+        return system
+
+    def _density_force(self, density: DensityFit) -> openmm.Force:
         force = density.create_force(**self._force_options())
         self.force_backend = type(force).__name__
-        system.addForce(force)
-        return system
+        return force
 
     def with_copied_atoms(
         self,
@@ -230,7 +238,7 @@ class FitSystems:
         resolution = own if resolution is None else resolution
         key = (resolution, pressure, blur, stiff, left)
         if key not in self._systems:
-            if self._plain.getNumParticles() > LARGE:
+            if self.plain.getNumParticles() > LARGE:
                 self.forget()
             density = self._density_blurred(blur, left)
             if resolution > own:

@@ -16,6 +16,7 @@ import torch
 from openmm import app
 from scipy import fft
 
+from ..base.garbage import without_collection
 from ..base.progress import shown_progress
 from ..base.stopwatch import Stopwatch
 from ..base.units import resolution_in_angstrom, takes_units
@@ -49,7 +50,7 @@ from .map_examination import (
     Examination,
     examination_known,
     examine_fitted,
-    examine_start,
+    examined_beside,
     expected_model,
 )
 from .measurements import Measurements
@@ -284,12 +285,13 @@ class FlexibleFit:
             known = examination_known(model, fit_map, map_checks or MapChecks(), placement)
             return Start(known, *prepare(known.model))
         is_alone = (run.threads or available_cores()) == 1
-        return examined_and_prepared(
-            None if is_alone else expected_model(model, fit_map, place),
-            partial(_examined, model, fit_map, place, run.threads),
-            prepare,
-            self.stopwatch,
-        )
+        expected = None if is_alone else expected_model(model, fit_map, place)
+        found = self.beside.begin(examined_beside, model, fit_map, place, run.threads)
+
+        def examine() -> Examination:
+            return examination_known(model, fit_map, *found.result())
+
+        return examined_and_prepared(expected, examine, prepare, self.stopwatch)
 
     @property
     def half_maps(self) -> tuple[DensityMap, ...]:
@@ -435,12 +437,6 @@ class FlexibleFit:
         return result
 
 
-def _examined(model: Model, fit_map: FitMap, place: str, threads: int | None) -> Examination:
-    """Look at the map with the model; what SciPy's transforms are told counts in one thread, and this may be another."""
-    with fft.set_workers(threads or available_cores()):
-        return examine_start(model, fit_map, place, threads)
-
-
 def _copies_of(symmetry: AssemblySymmetry | None) -> dict[str, Any]:
     return {} if symmetry is None else {"operators": symmetry.operators}
 
@@ -464,6 +460,7 @@ def _loading_beside(run: RunOptions, fit_map: FitMap, preparation: ExitStack) ->
     """Return what is done beside a fit, whose processes load what they need while it is prepared, in all its threads."""
     beside = HelperProcesses.of_fit(run.platform, run.threads, fit_map.density_map)
     preparation.enter_context(beside.ended_by_errors())
+    preparation.enter_context(without_collection())
     preparation.enter_context(fft.set_workers(run.threads or available_cores()))
     return beside
 

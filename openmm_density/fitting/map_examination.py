@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 from openmm import app
+from scipy import fft
 
 from ..maps.density_map import DensityMap
 from ..models.preparation import Prepared
@@ -16,6 +17,7 @@ from .fit_map import FitMap
 from .fit_result import FitResult
 from .helper_processes import HelperProcesses, HelperResult
 from .placement import Placement, check_placement, placed, placed_at, placed_near
+from .worker_process import available_cores
 
 # A model that correlates by less with a map whose mirror image was asked for has yet to be placed in it.
 MIRRORED_FIT = 0.4
@@ -45,12 +47,20 @@ def expected_model(model: Model, fit_map: FitMap, place: str) -> Model | None:
     return _placed(model, fit_map, None)
 
 
+def examined_beside(
+    model: Model, fit_map: FitMap, place: str, threads: int | None
+) -> tuple[MapChecks, Placement | None, float]:
+    """Return what `examine_start` finds but the model, in a thread or process of its own; see `examination_known`."""
+    with fft.set_workers(threads or available_cores()):
+        return examine_start(model, fit_map, place, threads)[1:]
+
+
 def examination_known(
-    model: Model, fit_map: FitMap, checks: MapChecks, placement: Placement | None
+    model: Model, fit_map: FitMap, checks: MapChecks, placement: Placement | None, cc: float | None = None
 ) -> Examination:
-    """Return the examination of a fit that goes on, whose map was looked at when it began."""
+    """Return the examination of a model whose map was looked at before, as when a fit that goes on began."""
     there = _placed(model, fit_map, placement)
-    return Examination(there, checks, placement, _cc(there, fit_map))
+    return Examination(there, checks, placement, _cc(there, fit_map) if cc is None else cc)
 
 
 def examine_fitted(

@@ -30,7 +30,7 @@ from ..fitting.written_atoms import (
 from ..models.structure_files import pdb_limit, prepared_header, write_cif, write_model_cif, write_pdb
 from .pictures import OVERVIEW, begin_overview
 from .results import AFTER_FILES, REPORT, UNFINISHED, check_unused, check_usable
-from .summary import kept_and_simulated, summarize, times_of, write_summary
+from .summary import geometry_figures, kept_and_simulated, summarize, times_of, write_summary
 from .viewers import write_shown_files, write_viewer_scripts
 
 
@@ -110,27 +110,28 @@ class OutputFolder:
         fit.stopwatch.begin("writing")
         begin_reports(fit, result)
         (limit, left_out), simulated = self._write_models(result, fit.beside), result.as_simulated()
-        # Behind the files, for which the processes that are left suffice.
-        if fit.beside.has_processes and not result.interrupted:
-            fit.checks_after(result)
         for extension in extensions():
             extension.write(self.path, fit, result)
         self._write_course(fit, result)
+        write_shown_files(self.path, fit, result)
         with fit.stopwatch.part("scoring"):
+            # Before what is waited for.
+            geometry = geometry_figures(fit, result)
             agreement = model_agreement(fit, result)
             simulated_agreement = agreement if result.simulated is None else model_agreement(fit, simulated)
             drawn = (
                 None if result.interrupted else begin_overview(self.path, fit, simulated, simulated_agreement)
             )
             summary = kept_and_simulated(fit, result, simulated_agreement) | {"command": command}
-            summary |= summarize(fit, result, agreement, model_path, map_path, scan, limit, self._spellings)
+            summary |= summarize(
+                fit, result, agreement, model_path, map_path, scan, limit, self._spellings, geometry
+            )
             summary |= {"left_out": left_out, "notes": [*summary["notes"], *left_out]}
             with fit.stopwatch.part("writing"):
                 self._finish_models()
             for extension in extensions():
                 extension.complete(self.path, fit, result, agreement, summary, crystal)
         write_summary(self.path / "summary.json", summary | times_of(fit.stopwatch, scan))
-        write_shown_files(self.path, fit, result)
         write_viewer_scripts(self.path, summary)
         with fit.stopwatch.part("pictures"):
             if drawn is None:

@@ -62,8 +62,9 @@ def summarize(
     scan: StrengthScan | None = None,
     pdb_limit: str | None = None,
     spellings: Mapping[str, str] = MappingProxyType({}),
+    geometry: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return all that ``summary.json`` holds."""
+    """Return all that ``summary.json`` holds; `geometry`: `geometry_figures`, where they are known."""
     checks = _checks_after(fit, result)
     violated = _violations(fit, result)
     summary = {
@@ -75,7 +76,7 @@ def summarize(
         **_speed(fit, result),
         **_planarity(fit, result),
         "restraints_violated": {name: [*map(str, each)] for name, each in violated.items()},
-        **_geometry(fit, result),
+        **(geometry or geometry_figures(fit, result)),
         **contact_report(fit, result),
         "rigid_residues": list(result.prepared.report.rigid_residues),
         "ligand_potentials": ligand_figures(result),
@@ -268,7 +269,7 @@ def _planarity(fit: FlexibleFit, result: FitResult) -> dict[str, Any]:
     }
 
 
-def _geometry(fit: FlexibleFit, result: FitResult) -> dict[str, Any]:
+def geometry_figures(fit: FlexibleFit, result: FitResult) -> dict[str, Any]:
     """Return the geometry of the model before, relaxed and after, and of the reference, and what the fit changed of it."""
     prepared, reference = result.prepared, fit.reference
     before, relaxed, after = map(fit.geometry, (result.initial, result.relaxed, result.final))
