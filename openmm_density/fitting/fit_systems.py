@@ -123,8 +123,11 @@ class FitSystems:
         # By resolution, pressure, blur, whether angles are stiff, and residues that are not pulled.
         self._systems: dict[tuple[Any, ...], tuple[DensityFit, openmm.System]] = {}
         self._blurred: dict[tuple[float, tuple[int, ...]], DensityFit] = {(1.0, ()): self.density}
+        self._make_first()
+
+    def _make_first(self) -> None:
+        """Make what may raise an error; of a large model not the System, as one is kept and a first stage's is mostly another."""
         if self.plain.getNumParticles() > LARGE:
-            # That of the first stage is mostly another one, and only one is kept.
             self._density_force(self.density)
         else:
             self.at()
