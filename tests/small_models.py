@@ -10,6 +10,8 @@ import numpy as np
 from openmm import app
 
 from openmm_density.models import Model
+from openmm_density.models.chemistry.contacts import ContactAtoms
+from openmm_density.models.chemistry.elements import is_hydrogen
 
 from .conftest import PROJECT
 
@@ -53,3 +55,10 @@ def bonds_between_residues(topology: app.Topology) -> set[frozenset[str]]:
         for a, b in topology.bonds()
         if a.residue is not b.residue
     }
+
+
+def heavy_clashes(topology: app.Topology, positions: np.ndarray) -> np.ndarray:
+    """Return the pairs of atoms that clash, hydrogens not among them, shape (P, 2)."""
+    pairs, _ = ContactAtoms(topology).near(positions)
+    light = np.array([is_hydrogen(atom) for atom in topology.atoms()])
+    return pairs[~light[pairs].any(axis=1)]

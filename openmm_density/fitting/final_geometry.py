@@ -3,11 +3,16 @@
 A density bends first what resists least. In a force field these are the angles, whose stiffness is that of molecules at room
 temperature: Amber's leave each 3 to 4 degrees. Programs for refinement hold them, as all restraints, to what is found in crystals
 at high resolution, 2 degrees or less. Torsions and places of atoms then take up the pull, so that hardly any correlation is lost,
-and the model is no farther from the truth. Where ideal geometry is restrained, bonds and angles also have its values in place of
-the force field's, from which they differ by up to 0.02 Å and 5°, so that the two do not pull against each other.
+and the model is no farther from the truth.
+
+Depositions are judged by other values than a force field's, which differ from these by up to 0.02 Å and 5°. So the last
+minimisation restrains ideal geometry, by whose values bonds and angles are then held, so that the two do not pull against each
+other. It also keeps all atoms apart that a density presses together.
 """
 
 from __future__ import annotations
+
+from collections import defaultdict
 
 import numpy as np
 import openmm
@@ -17,7 +22,9 @@ from ..base.units import ANGSTROM_PER_NANOMETER
 from ..models.chemistry.elements import is_hydrogen
 from ..models.chemistry.monomers.terms import GeometryTerms
 from ..models.chemistry.monomers.volumes import places_of
+from ..models.chemistry.topologies import bonded_pairs
 from ..models.merging import terms_of
+from ..restraints import IdealGeometryRestraint
 
 ANGLE_STIFFNESS, BOND_STIFFNESS = 2.0, 1.5
 """Times by which angles and bonds between heavy atoms are stiffer than in the force field; with more, bonds would ask for shorter
@@ -25,7 +32,15 @@ time steps."""
 STIFF_TIMESTEP = 0.75
 """Of the protocol's time step, that of a final stage. With hydrogens of 3 Da the fastest motions of a model bear steps of up to
 5.5 fs, with a stiff geometry 4.5 fs: at 4 fs too little would be left for the fluctuations of a warm model."""
-RESTRAINT_SCALES = {"ramachandran": 4.0}
+CONTACT_SCALE = 16.0
+"""Times the default repulsion that keeps atoms apart in the last minimisation."""
+OUTLIER, OUTLIER_SCALE = 3.0, 9.0
+"""Standard deviations from which on angles are then held more stiffly, and how many times as much more: a model that is wrong
+somewhere would bend one angle there."""
+METHYL_STIFFNESS = 50.0
+"""kJ/mol: half the barrier of a methyl group there. Force fields let it turn to evade what is near; programs that count clashes
+stagger it."""
+RESTRAINT_SCALES = {"ramachandran": 4.0, "rotamers": 2.0}
 """Times by which restraints, by name, are stronger than in other stages."""
 
 
@@ -51,3 +66,36 @@ def stiffen(system: openmm.System, topology: app.Topology, ideal: GeometryTerms 
         change = getattr(force, f"set{kind}Parameters")
         for index in np.flatnonzero(changed).tolist():
             change(index, *atoms[index].tolist(), *values[index].tolist())
+
+
+def force_of_outliers(ideal: IdealGeometryRestraint) -> openmm.CustomAngleForce:
+    """Build the force that holds the angles of ideal geometry more stiffly the more they are outliers."""
+    far = f"max(0, abs(theta - ideal)/sigma - {OUTLIER})"
+    force = openmm.CustomAngleForce(f"0.5*{OUTLIER_SCALE}*{ideal.parameter_name}*{far}^2")
+    force.addGlobalParameter(ideal.parameter_name, ideal.force_constant)
+    for name in ("ideal", "sigma"):
+        force.addPerAngleParameter(name)
+    angles = ideal.terms.angles
+    for atoms, *row in zip(angles.atoms.tolist(), angles.values.tolist(), angles.sigmas.tolist()):
+        force.addAngle(*atoms, row)
+    return force
+
+
+def stagger_methyls(topology: app.Topology) -> openmm.PeriodicTorsionForce:
+    """Build the force that keeps the hydrogens of methyl groups staggered, where the atom before has room for four others."""
+    force = openmm.PeriodicTorsionForce()
+    light = [is_hydrogen(atom) for atom in topology.atoms()]
+    symbols = ["" if atom.element is None else atom.element.symbol for atom in topology.atoms()]
+    bonded: dict[int, list[int]] = defaultdict(list)
+    for first, second in bonded_pairs(topology).tolist():
+        bonded[first].append(second)
+        bonded[second].append(first)
+    for carbon, around in bonded.items():
+        hydrogens = [atom for atom in around if light[atom]]
+        if symbols[carbon] != "C" or len(hydrogens) != 3 or len(around) != 4:
+            continue
+        (before,) = (atom for atom in around if not light[atom])
+        others = [atom for atom in bonded[before] if atom != carbon and not light[atom]]
+        if others and (len(bonded[before]) == 4 or symbols[before] in ("O", "S")):
+            force.addTorsion(others[0], before, carbon, hydrogens[0], 3, 0.0, METHYL_STIFFNESS)
+    return force

@@ -3,7 +3,8 @@
 The stronger the pull at the end, the nearer is the model to the truth, from one annealed model on and in maps with noise of 3
 to 8 Å: what a pull that is too strong spoils is the geometry. So the final strength is found on the annealed model, as
 refinement programs choose the weight of their data: the model is relaxed for a short while at one strength and another, and its
-geometry compared with that of the start, relaxed without density.
+geometry compared with the ideal one, and with that of the start, relaxed without density. Each trial ends as the fit does, see
+`final_geometry`.
 """
 
 from __future__ import annotations
@@ -17,23 +18,26 @@ from ..energies.calibration import STRENGTH_BOUNDS
 from ..validation.geometry import GeometryReport
 from .improvement import most_borne
 
-MOST_ANGLE_RMSD, MOST_BOND_RMSD = 1.1, 1.2
-"""RMSD of angles and of bonds from ideal values that are borne, in those of the relaxed model."""
-GOOD_ANGLE_RMSD, GOOD_BOND_RMSD = 2.9, 0.0165
-"""Such RMSDs (degrees, Å), those of trials with a force field, are always borne: ideal geometry, where it is restrained,
-relaxes a model to less."""
+MOST_ANGLE_RMSZ, MOST_BOND_RMSZ = 0.7, 0.5
+"""RMSZ of angles and of bonds that are borne."""
+AIM, MOST_STIFFER = 0.98, 3.0
+"""Of these, what a stiffer geometry aims at, and by how much it is stiffer at the most."""
+MOST_TIMES = 2.0
+"""Of the strength of the stages before, what the final one may be at the most: a model in ideal geometry bears more, and so is as
+near to the truth as one with bent angles."""
 LEAST = STRENGTH_BOUNDS[0]
 """kJ/mol per fitted atom: a weaker pull is not tried."""
 BOUND_WORDS = {
-    "bond_rmsd": "bonds",
-    "angle_rmsd": "angles",
+    "bond_rmsz": "bonds",
+    "angle_rmsz": "angles",
     "clash_count": "clashes",
     "ramachandran_outlier_count": "Ramachandran outliers",
+    "rotamer_outlier_count": "rotamer outliers",
 }
 """What the bounds are on, in words."""
-NEAR_ENOUGH = 1.15
+NEAR_ENOUGH = 1.3
 """The search ends where the strength that is sought is at most so many times the one found."""
-# By how much the logarithm of the RMSD of bonds or angles grows with that of the strength, before it is known, and at the least.
+# By how much the logarithm of the RMSZ of bonds or angles grows with that of the strength, before it is known, and at the least.
 _USUAL_SLOPE, _LEAST_SLOPE = 0.25, 0.02
 
 
@@ -42,24 +46,25 @@ class StrengthTrial:
     """The geometry of the model, relaxed at a strength."""
 
     strength: float  # In kJ/mol per fitted atom
-    # `bond_rmsd`, `angle_rmsd` in Å and degrees, see `GeometryReport`; infinite where the simulation was not stable,
-    # nan where there are none.
-    bond_rmsd: float
-    angle_rmsd: float
+    # `bond_rmsz`, `angle_rmsz`: see `GeometryReport`; infinite where the simulation was not stable, nan where there are none.
+    bond_rmsz: float
+    angle_rmsz: float
     clash_count: int
     ramachandran_outlier_count: int | None
+    rotamer_outlier_count: int
 
     @classmethod
     def of(cls, strength: float, report: GeometryReport | None) -> StrengthTrial:
         """Return that of a strength and the report on its model; None where the simulation was not stable."""
         if report is None:
-            return cls(strength, math.inf, math.inf, 0, None)
+            return cls(strength, math.inf, math.inf, 0, None, 0)
         return cls(
             strength,
-            report.bond_rmsd,
-            report.angle_rmsd,
+            report.bond_rmsz,
+            report.angle_rmsz,
             report.clash_count or 0,
             report.ramachandran_outlier_count,
+            report.rotamer_outlier_count,
         )
 
 
@@ -67,19 +72,21 @@ class StrengthTrial:
 class GeometryBounds:
     """What the geometry of a model at the final strength may be at the most."""
 
-    bond_rmsd: float  # `bond_rmsd`, `angle_rmsd` in Å and degrees; nan where there are none.
-    angle_rmsd: float
+    bond_rmsz: float
+    angle_rmsz: float
     clash_count: int
     ramachandran_outlier_count: int
+    rotamer_outlier_count: int
 
     @classmethod
     def of_relaxed(cls, report: GeometryReport) -> GeometryBounds:
-        """Return the bounds that a model sets which was relaxed without density."""
+        """Return the bounds that hold for every model, and those that one sets which was relaxed without density."""
         return cls(
-            max(GOOD_BOND_RMSD, MOST_BOND_RMSD * report.bond_rmsd),
-            max(GOOD_ANGLE_RMSD, MOST_ANGLE_RMSD * report.angle_rmsd),
+            MOST_BOND_RMSZ,
+            MOST_ANGLE_RMSZ,
             most_borne("clash", report.clash_count, report.atom_count),
             most_borne("ramachandran_outlier", report.ramachandran_outlier_count, report.ramachandran_count),
+            most_borne("rotamer_outlier", report.rotamer_outlier_count, report.rotamer_count),
         )
 
     def allowing(self, weakest: StrengthTrial) -> GeometryBounds:
@@ -90,16 +97,8 @@ class GeometryBounds:
             ramachandran_outlier_count=max(
                 self.ramachandran_outlier_count, weakest.ramachandran_outlier_count or 0
             ),
+            rotamer_outlier_count=max(self.rotamer_outlier_count, weakest.rotamer_outlier_count),
         )
-
-    def excess(self, trial: StrengthTrial) -> float:
-        """Return the logarithm of how many times its bound a trial's bonds or angles are; nan where there are none."""
-        ratios = [
-            trial.bond_rmsd / self.bond_rmsd if self.bond_rmsd > 0 else math.nan,
-            trial.angle_rmsd / self.angle_rmsd if self.angle_rmsd > 0 else math.nan,
-        ]
-        known = [ratio for ratio in ratios if ratio > 0]
-        return math.log(max(known)) if known else math.nan
 
     def exceeded_by(self, trial: StrengthTrial) -> list[str]:
         """Return the names of the bounds that a trial exceeds."""
@@ -112,12 +111,27 @@ class GeometryBounds:
         return found
 
 
+def excess(of: StrengthTrial | GeometryReport) -> float:
+    """Return the logarithm of how many times its bound the RMSZ of bonds or angles is; nan where there are none."""
+    known = [ratio for ratio in (of.bond_rmsz / MOST_BOND_RMSZ, of.angle_rmsz / MOST_ANGLE_RMSZ) if ratio > 0]
+    return math.log(max(known)) if known else math.nan
+
+
+def stiffer(report: GeometryReport) -> float:
+    """Return the factor by which bonds and angles would have to be stiffer to be within their bounds; 1 where they are.
+
+    RMSZ fall by the cube root of the stiffness, as what pulls gives way, too.
+    """
+    beyond = excess(report)
+    return min(math.exp(3.0 * (beyond - math.log(AIM))), MOST_STIFFER) if beyond > 0 else 1.0
+
+
 @dataclass(frozen=True)
 class StrengthFound:
     """The final strength, and how it was found."""
 
     chosen: float  # In kJ/mol per fitted atom
-    most: float  # The largest that was to be tried: that of the stages before, or what half maps allow
+    most: float  # The largest that was to be tried: `MOST_TIMES` that of the stages before, or what half maps allow
     trials: list[StrengthTrial]  # In their order
     bounds: GeometryBounds
     limited_by: list[str]  # The bounds that a larger strength exceeds; empty where none does
@@ -125,13 +139,6 @@ class StrengthFound:
     def as_dict(self) -> dict[str, Any]:
         """Return plain lists and numbers; None in place of what is no finite number."""
         return _finite(asdict(self))
-
-    @staticmethod
-    def bounds_in(found: dict[str, Any]) -> GeometryBounds:
-        """Return the bounds in what `as_dict` returned."""
-        return GeometryBounds(
-            **{name: math.nan if value is None else value for name, value in found["bounds"].items()}
-        )
 
 
 def find_final_strength(
@@ -160,7 +167,7 @@ def find_final_strength(
         within = max((each.strength for each in trials if each.strength < beyond.strength), default=None)
         if beyond.strength <= LEAST:
             return StrengthFound(min(LEAST, most), most, trials, bounds, limited_by)
-        crossing = _crossing(trials, bounds, limited_by)
+        crossing = _crossing(trials, limited_by)
         farthest = beyond.strength if crossing is None else min(beyond.strength, crossing)
         if within is not None and farthest <= NEAR_ENOUGH * within:
             return StrengthFound(within, most, trials, bounds, limited_by)
@@ -169,11 +176,11 @@ def find_final_strength(
         strength = LEAST if unpulled else _next(crossing, within, beyond.strength)
 
 
-def _crossing(trials: list[StrengthTrial], bounds: GeometryBounds, limited_by: list[str]) -> float | None:
+def _crossing(trials: list[StrengthTrial], limited_by: list[str]) -> float | None:
     """Return the strength at which bonds and angles come to their bounds; None where it is not they that limit it."""
-    known = {math.log(each.strength): bounds.excess(each) for each in trials}
+    known = {math.log(each.strength): excess(each) for each in trials}
     nearest = sorted((at for at in known if math.isfinite(known[at])), key=lambda at: abs(known[at]))[:2]
-    if not nearest or not any(name.endswith("rmsd") for name in limited_by):
+    if not nearest or not any(name.endswith("rmsz") for name in limited_by):
         return None
     first, last = nearest[0], nearest[-1]
     slope = _USUAL_SLOPE if first == last else (known[first] - known[last]) / (first - last)

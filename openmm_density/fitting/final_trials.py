@@ -14,7 +14,14 @@ from ..base.errors import SimulationError
 from ..base.units import ANGSTROM_PER_NANOMETER
 from ..validation.geometry import GeometryReport, ModelGeometry
 from .engine import Engine
-from .final_strength import LEAST, GeometryBounds, StrengthFound, StrengthTrial, find_final_strength
+from .final_strength import (
+    MOST_TIMES,
+    GeometryBounds,
+    StrengthFound,
+    StrengthTrial,
+    find_final_strength,
+    stiffer,
+)
 from .interrupts import StopRequest
 from .protocols import UPDATE_INTERVAL, Protocol, Stage
 from .run_state import RunState
@@ -26,9 +33,8 @@ TRIAL_SHARE = 0.02
 HALTS_BEFORE, HALTS_AFTER = 4, 6
 """Halts of the quenches before and after these: what becomes stiff all at once would be heat, and the geometry of a warm model
 tells nothing."""
-
-EASED, EASED_AT_MOST = 0.8, 4
-"""What the final strength is multiplied by where the minimised model is not within bounds, and how often."""
+REST = 300
+"""Iterations, at the most, of each minimisation in ideal geometry that a trial ends with."""
 
 
 class FinalTrials:
@@ -55,7 +61,7 @@ class FinalTrials:
         self, state: RunState, stage: Stage, say: Callable[[str], None], stop: StopRequest
     ) -> StrengthFound | None:
         """Return the final strength for the model of a state; None after a request to stop."""
-        most = (state.strength or 0.0) * self._protocol.scale_before_end
+        most = MOST_TIMES * (state.strength or 0.0) * self._protocol.scale_before_end
         if self._protocol.final_strength_limit is not None:
             most = min(most, self._protocol.final_strength_limit)
         running = StageContext(self._engine, state, replace(stage, steps=max(self._steps, 1)))
@@ -64,31 +70,32 @@ class FinalTrials:
             say(f"final strength: {strength:.0f} kJ/mol")
             try:
                 self._relax(running, state, strength, stop)
+                report = self.come_to_rest(running, REST, stop)
             except (Unstable, SimulationError):
                 return StrengthTrial.of(strength, None)
-            return None if stop.requested else StrengthTrial.of(strength, self.geometry(running.positions()))
+            return None if stop.requested else StrengthTrial.of(strength, report)
 
         found = find_final_strength(measured, self.bounds(state), most)
         self._engine.safeguard.begin(state.positions)
         return found
 
-    def ease(self, running: StageContext, state: RunState, stop: StopRequest) -> None:
-        """Weaken the pull on a minimised model step by step, where it exceeds the bounds that its strength was found for."""
-        if state.final_search is None or not self._protocol.minimize_last:
-            return
-        bounds = StrengthFound.bounds_in(state.final_search)
-        context, n_atoms = running.context, running.density.n_fitted_atoms
-        for _ in range(EASED_AT_MOST):
-            strength = running.strength / n_atoms
-            trial = StrengthTrial.of(strength, self.geometry(running.positions()))
-            eased = max(EASED * strength, LEAST)
-            if stop.requested or eased >= strength or not bounds.exceeded_by(trial):
-                break
-            context.setParameter(running.density.parameter_name, eased * n_atoms)
-            self._engine.minimizer.minimize(context, self._protocol.minimize_last, stop)
+    def come_to_rest(
+        self, running: StageContext, iterations: int, stop: StopRequest
+    ) -> GeometryReport | None:
+        """Minimise in ideal geometry as stiff as its bounds ask for; return what is reached, None where it was to stop before."""
+        report = None
+
+        def asked(positions: np.ndarray) -> float:
+            nonlocal report
+            report = self.geometry(positions)
+            return stiffer(report)
+
+        if not stop.requested:
+            running.rest_in_ideal_geometry(iterations, stop, asked)
+        return report
 
     def _relax(self, running: StageContext, state: RunState, strength: float, stop: StopRequest) -> None:
-        """Put a Context back to the state, run the steps of a trial, and bring it to rest."""
+        """Put a Context back to the state, run the steps of a trial, and bring it to rest in the force field."""
         dynamics, stage = self._engine.dynamics, running.stage
         self._engine.safeguard.begin(state.positions)
         self._engine.systems.set_stiff_restraints(running.context, stage, dynamics.timestep(state, stage))

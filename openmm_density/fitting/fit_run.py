@@ -201,17 +201,13 @@ class FitRun:
         return milliseconds_by_force(system, running.context, self.engine.platform)
 
     def _minimize_last(self, running: StageContext, state: RunState, stop: StopRequest) -> None:
-        context, minimizer = running.context, self.engine.minimizer
         running.restrain_planarity_fully()
-        hasty = stop.requested
-        iterations = HASTY_MINIMIZATION if hasty else self._protocol.minimize_last
         try:
-            minimizer.minimize(context, iterations, Deadline(HASTY_SECONDS) if hasty else stop)
-            if not stop.requested:
-                minimizer.relieve_clashes(
-                    context, running.density, iterations, stop, stiff=running.stage.final
-                )
-                self._trials.ease(running, state, stop)
+            if stop.requested:
+                hasty = HASTY_MINIMIZATION, Deadline(HASTY_SECONDS)
+                self.engine.minimizer.minimize(running.context, *hasty)
+            else:
+                self._trials.come_to_rest(running, self._protocol.minimize_last, stop)
         except SimulationError as error:  # the dynamics were sound
             state.blow_ups.append(f"The last minimisation was undone: {error}")
 

@@ -21,6 +21,7 @@ from ..energies.forces import backend_problem, best_backend
 from ..energies.form_factors import SIGMA_PER_RESOLUTION
 from ..energies.mate_contacts import add_symmetry_contacts
 from ..maps.checks import widest_side
+from ..models.chemistry.monomers.terms import GeometryTerms
 from ..models.confidence import UNSURE
 from ..models.merging import CopiedParticles, add_copies
 from ..models.predicted_errors import expected_errors, predicted_domains
@@ -36,7 +37,8 @@ from ..restraints import (
     SugarPuckerRestraint,
     make_restraints,
 )
-from .final_geometry import RESTRAINT_SCALES, stiffen
+from ..restraints.contacts import CONTACT_FORCE_CONSTANT, ContactRestraint
+from .final_geometry import CONTACT_SCALE, RESTRAINT_SCALES, force_of_outliers, stagger_methyls, stiffen
 from .fit_map import FitMap
 from .installed_extensions import extensions
 from .options import RestraintOptions, RunOptions
@@ -81,6 +83,7 @@ class FitSystems:
         self.operators: SymmetryOperators | None = density_options.get("operators")
         self._fit_map = fit_map
         self._protocol, self._seed, self._platform = protocol, run.seed, run.platform
+        self._dictionaries = restraint_options.dictionaries
         names = dict.fromkeys(name for stage in protocol.stages for name in stage.restraints)
         # In a box of water ordered waters trade places with others.
         apart = ("planarity", "water") if prepared.solvent == "water" else ("planarity",)
@@ -172,19 +175,50 @@ class FitSystems:
     @cached_property
     def _stiff(self) -> list[tuple[PlanarityRestraint | IdealGeometryRestraint, float]]:
         """The restraints that limit a time step, and the longest one in ps at which each is stable in full."""
-        stiff = [each for each in self.restraints if isinstance(each, IdealGeometryRestraint)]
-        restraints = stiff if self.planarity is None else [self.planarity, *stiff]
+        restraints = [each for each in (self.planarity, self._ideal) if each is not None]
         return [(each, each.stable_timestep(self.plain)) for each in restraints]
 
-    def _stiffen(self, system: openmm.System) -> None:
-        ideal = (each.terms for each in self.restraints if isinstance(each, IdealGeometryRestraint))
-        stiffen(system, self.prepared.topology, next(ideal, None))
+    @cached_property
+    def _ideal(self) -> IdealGeometryRestraint | None:
+        """The restraint of ideal geometry of stages that name it."""
+        return next((each for each in self.restraints if isinstance(each, IdealGeometryRestraint)), None)
 
-    def with_density(self, density: DensityFit, stiff: bool = False) -> openmm.System:
+    def _stiffen(self, system: openmm.System, ideal: GeometryTerms | None = None) -> None:
+        if ideal is None and self._ideal is not None:
+            ideal = self._ideal.terms
+        stiffen(system, self.prepared.topology, ideal)
+
+    def at_rest(
+        self, density: DensityFit, positions: np.ndarray, stiff: bool
+    ) -> tuple[openmm.System, IdealGeometryRestraint]:
+        """Return the System of a last minimisation from positions (N, 3) in Å, see `final_geometry`, and its ideal geometry."""
+        where = self.prepared.topology, positions
+        contacts = ContactRestraint(
+            *where, CONTACT_SCALE * CONTACT_FORCE_CONSTANT, force_group=RESTRAINT_GROUP
+        )
+        ideal = self._ideal or IdealGeometryRestraint(
+            *where, dictionaries=self._dictionaries, force_group=RESTRAINT_GROUP
+        )
+        # Constraints would be springs, which take the minimiser four times as long.
+        system = self.with_density(density, stiff, ideal.terms, constraints=None, rigidWater=False)
+        more = (stagger_methyls(self.prepared.topology), force_of_outliers(ideal))
+        for force in more:
+            force.setForceGroup(RESTRAINT_GROUP)
+        for force in (contacts.create_force(), *more, *([] if self._ideal else ideal.create_forces())):
+            system.addForce(force)
+        return system, ideal
+
+    def with_density(
+        self,
+        density: DensityFit,
+        stiff: bool = False,
+        ideal: GeometryTerms | None = None,
+        **options: Any,
+    ) -> openmm.System:
         """Return force field, stiff where that is asked for (see `final_geometry`), restraints, and a density force."""
-        system = self._restrained(hydrogen_mass=self._protocol.hydrogen_mass)
+        system = self._restrained(hydrogen_mass=self._protocol.hydrogen_mass, **options)
         if stiff:
-            self._stiffen(system)
+            self._stiffen(system, ideal)
         system.addForce(self._density_force(density))
         return system
 
@@ -260,7 +294,7 @@ class FitSystems:
     def of_stage(self, stage: Stage, positions: np.ndarray) -> tuple[DensityFit, openmm.System]:
         """Return a stage's density force, as wide as the map shows the model (Å), without unsure residues, and its System."""
         blur, left = 1.0, self.not_pulled(positions)
-        fixed = stage.resolution is not None or stage.strength[1] == 0
+        fixed = stage.final or stage.resolution is not None or stage.strength[1] == 0
         if self._protocol.match_blur and not fixed and self.density.measure.compares_widths:
             side = widest_side(self._fit_map.density_map)
             widths = [width for width in BLURS if width * self.density.resolution <= side]

@@ -20,9 +20,9 @@ BAD_SHARES = {"ramachandran_outlier": 0.05, "rotamer_outlier": 0.1, "clash": 0.0
 judged by, and that is no sign of a better model. Deposited models have up to 0.03, 0.07, 0.06 and 0."""
 CLEARLY_FEWER = 3
 """Outliers of one kind by which a model has to have fewer."""
-BORNE_SHARES = {"ramachandran_outlier": 0.01, "rotamer_outlier": 0.02, "clash": 0.02}
+BORNE_SHARES = {"ramachandran_outlier": 0.01, "rotamer_outlier": 0.02, "clash": 0.005}
 """Of what was counted, the share of outliers by which a fitted model may have more than the relaxed one: its final strength is
-chosen for that, and no doubt is said of it. Of clashes, for each heavy atom: a clashscore of about 10."""
+chosen for that, and no doubt is said of it. Of clashes, for each heavy atom: a clashscore of about 2.5."""
 
 
 def most_borne(kind: str, count: int | None, counted: int | None) -> int:

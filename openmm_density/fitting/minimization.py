@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
@@ -10,9 +11,8 @@ import openmm
 from ..base.errors import SimulationError
 from ..base.units import ANGSTROM_PER_NANOMETER, positions_in_angstrom
 from ..energies.density_fit import DensityFit
-from ..restraints.contacts import ContactRestraint
 from .descent import descend
-from .fit_systems import RESTRAINT_GROUP, FitSystems
+from .fit_systems import FitSystems
 from .interrupts import Stop
 from .platforms import in_double_precision, make_context
 from .relaxation import Relaxation, Strain
@@ -26,8 +26,8 @@ CAREFUL_STEPS = 100
 MINIMIZED_AT_MOST, STRAINED = 3, 7.5e3
 HARSH = 1.0e5
 """kJ/mol/nm; with a larger force on an atom the minimiser is not begun with."""
-# Factors of the default repulsion that are tried in turn on atoms that a density presses together.
-CONTACT_SCALES = (1.0, 4.0, 16.0)
+MOST_PASSES = 3
+"""Minimisations in ideal geometry, each more stiffly than the one before, until the model is as near to it as is asked for."""
 
 
 class Minimizer:
@@ -139,32 +139,38 @@ class Minimizer:
             f"({error}): look for clashes in the model there, or lower the strength."
         )
 
-    def relieve_clashes(
+    def bring_to_rest(
         self,
         context: openmm.Context,
         density: DensityFit,
         iterations: int,
-        stop: Stop | None = None,
+        stop: Stop,
+        stiffer: Callable[[np.ndarray], float],
         stiff: bool = False,
     ) -> None:
-        """Minimise on with the repulsion that the force field lacks for atoms that a density presses together."""
-        positions = _positions(context)
-        topology = self._systems.prepared.topology
-        contacts = ContactRestraint(topology, positions, force_group=RESTRAINT_GROUP)
-        if not contacts.violations(positions):
+        """Minimise in ideal geometry, all atoms kept apart.
+
+        `stiffer` returns for positions (N, 3) in Å by which factor their geometry is to be held more stiffly, 1 where it is near
+        enough to the ideal one. That costs less correlation than a weaker pull.
+        """
+        if iterations == 0:
             return
-        system = self._systems.with_density(density, stiff)
-        system.addForce(contacts.create_force())
-        relieved = make_context(system, openmm.VerletIntegrator(0.001), self._platform)
-        relieved.setPositions(context.getState(positions=True).getPositions())
+        system, ideal = self._systems.at_rest(density, _positions(context), stiff)
+        resting = make_context(system, openmm.VerletIntegrator(0.001), self._platform)
+        resting.setPositions(context.getState(positions=True).getPositions())
+        there = set(resting.getParameters())  # a barostat is not
         for name, value in context.getParameters().items():
-            relieved.setParameter(name, value)
-        for scale in CONTACT_SCALES:
-            relieved.setParameter(contacts.parameter_name, scale * contacts.force_constant)
-            self.minimize(relieved, iterations, stop)
-            if (stop is not None and stop.requested) or not contacts.violations(_positions(relieved)):
+            if name in there:
+                resting.setParameter(name, value)
+        constant = ideal.force_constant
+        for _ in range(MOST_PASSES):
+            resting.setParameter(ideal.parameter_name, constant)
+            self.minimize(resting, iterations, stop)
+            factor = 1.0 if stop.requested else stiffer(_positions(resting))
+            if factor <= 1.0:
                 break
-        context.setPositions(relieved.getState(positions=True).getPositions())
+            constant *= factor
+        context.setPositions(resting.getState(positions=True).getPositions())
 
 
 class _Stoppable(openmm.MinimizationReporter):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -92,6 +93,13 @@ class StageContext:
             partial(minimizer.settle, self.context, WARM_UP_MINIMIZATION, stop),
         )
         self._engine.safeguard.run(self.context, ways, hottest_bearable(0.0))
+
+    def rest_in_ideal_geometry(
+        self, iterations: int, stop: StopRequest, stiffer: Callable[[np.ndarray], float]
+    ) -> None:
+        """Minimise in ideal geometry, see `Minimizer.bring_to_rest`."""
+        how = iterations, stop, stiffer, self.stage.final
+        self._engine.minimizer.bring_to_rest(self.context, self.density, *how)
 
     def warm(self, state: RunState, kelvin: float, stop: StopRequest | None = None, **how: Any) -> None:
         """Draw velocities and begin with small steps, see `Dynamics.warm`; what blows up is first brought to rest."""

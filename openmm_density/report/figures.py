@@ -8,7 +8,7 @@ from typing import Any
 
 from ..base.wording import listing
 from ..fitting.agreement import Matched
-from ..fitting.final_strength import BOUND_WORDS
+from ..fitting.final_strength import BOUND_WORDS, MOST_TIMES
 
 GEOMETRY = (
     ("bond RMSD (Å)", "bond_rmsd", ".3f"),
@@ -62,7 +62,9 @@ def pull_in_words(summary: Mapping[str, Any]) -> str:
         spoilt = listing([BOUND_WORDS[name] for name in search["limited_by"]])
         return f"{said}, {final:.1f} at the end: more spoils {spoilt}"
     because = (
-        "the half maps support no more" if search["most"] < full else "the geometry stays within its limits"
+        "the half maps support no more"
+        if search["most"] < MOST_TIMES * full
+        else "the geometry stays within its limits"
     )
     return f"{said}, {final:.1f} at the end: {because}"
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from openmm import app
 
-from ..models.chemistry.contacts import near_contacts
+from ..models.chemistry.contacts import ContactAtoms
 from .pairs import PairRestraint
 
 CONTACT_FORCE_CONSTANT = 1.0e5
@@ -20,11 +20,12 @@ _REACH = 1.5
 
 
 class ContactRestraint(PairRestraint):
-    """Keep heavy atoms that are more than four bonds apart from overlapping by more than 0.35 Å.
+    """Keep atoms, hydrogens among them, that are more than four bonds apart from overlapping by more than 0.35 Å.
 
     E = ½ k max(0, r₀ - r)² of each pair, with r₀ the sum of their van der Waals radii less that, and for two of N, O, F and S,
-    which may form a hydrogen bond, less 0.4 Å more; k is the Context parameter. Metals are excluded. Force fields let two atoms
-    overlap that a density presses together; programs for refinement have such a repulsion, too.
+    which may form a hydrogen bond, less 0.4 Å more, or 0.6 Å for one of these and its hydrogen; k is the Context parameter.
+    Metals are excluded. Force fields let two atoms overlap that a density presses together; programs for refinement have such
+    a repulsion, too.
 
     The pairs are those near contact in ``positions``. Use it in a minimisation, not in dynamics, in which others meet.
 
@@ -41,7 +42,7 @@ class ContactRestraint(PairRestraint):
         self, topology: app.Topology, positions: Any, force_constant: Any = None, **common: Any
     ) -> None:
         super().__init__(topology, positions, force_constant, **common)
-        self.pairs, clash = near_contacts(self.topology, self.start, _REACH)
+        self.pairs, clash = ContactAtoms(self.topology).near(self.start, _REACH)
         self.lengths = clash + CONTACT_MARGIN
 
     def _energy(self) -> str:

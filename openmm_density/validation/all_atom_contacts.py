@@ -3,40 +3,30 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
 from itertools import permutations
 from typing import NamedTuple
 
-import gemmi
 import numpy as np
 from openmm import app
 from scipy.spatial import cKDTree
 
 from ..maps.grids import checked_positions
-from ..models.chemistry.contacts import within_bonds
-from ..models.chemistry.elements import is_hydrogen, is_metal
+from ..models.chemistry.contacts import CLASH_OVERLAP, HYDROGEN_BOND, ContactAtoms
+from ..models.chemistry.elements import is_hydrogen
 from ..models.chemistry.hydrogen_places import Site, Surroundings, ideal_directions
-from ..models.chemistry.pierced_rings import rings_of
 from ..models.chemistry.residues import is_water
 from ..models.chemistry.topologies import bonded_pairs
 
-CLASH = 0.4
-"""Å of overlap from which a contact is a clash."""
-HYDROGEN_BOND, SALT_BRIDGE = 0.6, 0.8
-"""Å by which a polar hydrogen may overlap its acceptor; the second where both are charged."""
+SALT_BRIDGE = 0.8
+"""Å by which a polar hydrogen may overlap its acceptor where both are charged."""
 DOTS = 24.0
 """On each Å² of an atom's surface: spread evenly these find what Probe's 16 do (at 16: up to an eighth fewer clashes)."""
 LEAST_PRESENT = 0.1
 """Occupancy from which an atom counts."""
 BOND_LENGTHS = {"C": 0.97, "N": 0.86, "O": 0.84, "S": 1.20}
 """Å, from the element to the centre of its hydrogen's electron cloud, which the radii go with (Deis et al. 2013)."""
-_RADII = {
-    **{"H": 1.22, "C": 1.70, "N": 1.55, "O": 1.40, "F": 1.30, "P": 1.80, "S": 1.80},
-    **{"Cl": 1.77, "As": 2.00, "Se": 1.90, "Br": 1.95, "I": 2.10},
-}
-_FLAT_HYDROGEN, _AROMATIC, _CARBONYL = 1.05, 1.75, 1.65
 FACE = 0.4
 """Cosine of the angle to a ring's normal within which its face takes a hydrogen."""
 _CHARGED = {("ASP", "O"), ("GLU", "O"), ("ARG", "N"), ("LYS", "N"), ("HIS", "N"), ("HIP", "N"), ("HEM", "O")}
@@ -92,32 +82,11 @@ def contacts_of_prepared(
     return all_atom_contacts(topology, RidingHydrogens(topology).at(positions), present)
 
 
-class AllAtoms:
-    """What of a topology tells its contacts, found once for many positions: radii, bonds, donors and acceptors of atoms."""
+class AllAtoms(ContactAtoms):
+    """What of a topology tells its clashes, found once for many positions."""
 
     def __init__(self, topology: app.Topology) -> None:
-        self._atoms = list(topology.atoms())
-        self._bonds = bonded_pairs(topology)
-        self._bonded: dict[int, set[int]] = defaultdict(set)
-        for first, second in self._bonds.tolist():
-            self._bonded[first].add(second)
-            self._bonded[second].add(first)
-        flat_rings = (
-            ring for ring in rings_of(topology) if len(ring) in (5, 6) and all(map(self._is_flat, ring))
-        )
-        self._rings = {atom: ring for ring in flat_rings for atom in ring}
-        flat = self._rings.keys()
-        self._hydrogen = np.array([is_hydrogen(atom) for atom in self._atoms], dtype=bool)
-        self._symbols = ["" if atom.element is None else atom.element.symbol for atom in self._atoms]
-        self._parents = [
-            next(iter(self._bonded[index]), None) if light else None
-            for index, light in enumerate(self._hydrogen.tolist())
-        ]
-        self._radii = np.array([self._radius(atom, flat) for atom in self._atoms])
-        self._waters = np.array([is_water(atom.residue.name) for atom in self._atoms], dtype=bool)
-        # Nobody sees the hydrogens of waters: their places are guesses.
-        known = np.array([atom.element is not None for atom in self._atoms], dtype=bool)
-        self._counted = known & ~(self._hydrogen & self._waters)
+        super().__init__(topology)
         shortened = [
             (index, parent, BOND_LENGTHS[self._symbols[parent]])
             for index, parent in enumerate(self._parents)
@@ -148,31 +117,10 @@ class AllAtoms:
             for other, overlap in self._overlaps(atom, others, places):
                 pair = min(atom, other), max(atom, other)
                 deepest[pair] = max(deepest[pair], overlap)
-        clashes = [Clash(*pair, overlap) for pair, overlap in deepest.items() if overlap >= CLASH]
+        clashes = [Clash(*pair, overlap) for pair, overlap in deepest.items() if overlap >= CLASH_OVERLAP]
         return AllAtomContacts(
             sorted(clashes, key=lambda clash: (-clash.overlap, clash)), int((there & ~self._waters).sum())
         )
-
-    def _is_flat(self, atom: int) -> bool:
-        """Return whether an atom of a ring has the neighbours of a flat one."""
-        return len(self._bonded[atom]) <= 3
-
-    def _radius(self, atom: app.topology.Atom, flat: Collection[int]) -> float:
-        symbol, index = self._symbols[atom.index], atom.index
-        if self._hydrogen[index]:
-            parent = self._parents[index]
-            carbon = parent is None or self._symbols[parent] == "C"
-            return _RADII["H"] if carbon and parent not in flat else _FLAT_HYDROGEN
-        if symbol == "C" and index in flat:
-            return _AROMATIC
-        if symbol == "C" and any(
-            self._symbols[o] == "O" and len(self._bonded[o]) == 1 for o in self._bonded[index]
-        ):
-            return _CARBONYL
-        # A metal is as near as a bond to what it binds, and bonds of metals are not in every topology.
-        if not symbol or is_metal(atom):
-            return 0.0
-        return _RADII.get(symbol, gemmi.Element(symbol).vdw_r)
 
     def _shorten(self, places: np.ndarray) -> None:
         """Put hydrogens where the centres of their electron clouds are; one in its parent's place stays there."""
@@ -189,16 +137,12 @@ class AllAtoms:
         if not len(there):
             return found
         radii = self._radii
-        pairs = there[cKDTree(places[there]).query_pairs(2 * radii.max() - CLASH, output_type="ndarray")]
+        pairs = there[
+            cKDTree(places[there]).query_pairs(2 * radii.max() - CLASH_OVERLAP, output_type="ndarray")
+        ]
         distances = np.linalg.norm(places[pairs[:, 0]] - places[pairs[:, 1]], axis=1)
-        overlap = radii[pairs].sum(axis=1) - distances >= CLASH
-        pairs = pairs[overlap & ~self._waters[pairs].all(axis=1)]
-        # Too few bonds part two atoms for a contact: four where one is a hydrogen, else three.
-        light = self._hydrogen[pairs].any(axis=1)
-        near = np.zeros(len(pairs), dtype=bool)
-        for most, chosen in ((3, ~light), (4, light)):
-            near[chosen] = within_bonds(self._bonds, pairs[chosen], len(self._atoms), most)
-        for first, second in pairs[~near].tolist():
+        pairs = pairs[radii[pairs].sum(axis=1) - distances >= CLASH_OVERLAP]
+        for first, second in pairs[~self._no_contacts(pairs)].tolist():
             found[first].append(second)
             found[second].append(first)
         return found
@@ -218,17 +162,9 @@ class AllAtoms:
                 return SALT_BRIDGE if self._charged(donor) and self._charged(acceptor) else HYDROGEN_BOND
         return 0.0
 
-    def _gives(self, atom: int) -> bool:
-        parent = self._parents[atom]
-        return parent is not None and self._symbols[parent] in ("N", "O", "S")
-
     def _met_by_water(self, atom: int, other: int) -> bool:
         """Return whether the other one is a water, which turns a hydrogen to this atom."""
         return is_water(self._atoms[other].residue.name) and self._symbols[atom] in ("N", "O")
-
-    def _takes(self, atom: int) -> bool:
-        symbol = self._symbols[atom]
-        return symbol in ("O", "S", "F", "Cl", "Br", "I") or (symbol == "N" and len(self._bonded[atom]) == 2)
 
     def _faces(self, donor: int, acceptor: int, places: np.ndarray) -> bool:
         """Return whether a donor is above the face of an aromatic ring, which then takes its hydrogen."""
@@ -253,7 +189,7 @@ class AllAtoms:
         dots = places[atom] + self._radii[atom] * _sphere(int(4 * np.pi * self._radii[atom] ** 2 * DOTS))
         radii = self._radii
         depth = radii[others] - np.linalg.norm(dots[:, None] - places[others][None], axis=2)
-        deep = depth.max(axis=1) >= CLASH
+        deep = depth.max(axis=1) >= CLASH_OVERLAP
         dots, depth = dots[deep], depth[deep]
         near = self._around(atom, 3)
         far = self._around(atom, 4) - near if len(dots) else ()
@@ -265,7 +201,9 @@ class AllAtoms:
         for k, other in enumerate(others):
             mine = depth[deepest == k, k]
             overlap = float(mine.max()) if len(mine) else -np.inf
-            if overlap >= CLASH and not (overlap <= HYDROGEN_BOND and self._met_by_water(atom, other)):
+            if overlap >= CLASH_OVERLAP and not (
+                overlap <= HYDROGEN_BOND and self._met_by_water(atom, other)
+            ):
                 found.append((other, overlap - self._may_overlap(atom, other, places)))
         return found
 

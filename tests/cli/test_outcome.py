@@ -76,13 +76,13 @@ def test_where_the_time_went_is_explained_where_it_was_asked_for(fitted, capsys)
 
 
 def test_the_pull_at_the_end_is_told_with_what_set_it():
-    found = {"chosen": 40.0, "most": 200.0, "limited_by": ["angle_rmsd", "clash_count"]}
+    found = {"chosen": 40.0, "most": 200.0, "limited_by": ["angle_rmsz", "clash_count"]}
     summary = {"strength": 200.0, "final_strength": 40.0, "final_strength_search": found}
     full = "k = 200.0 kJ/mol per fitted atom"
     assert pull_in_words(summary) == f"{full}, 40.0 at the end: more spoils angles, clashes"
     for most, because in (
         (40.0, "the half maps support no more"),
-        (200.0, "the geometry stays within its limits"),
+        (400.0, "the geometry stays within its limits"),
     ):
         summary["final_strength_search"] = found | {"most": most, "limited_by": []}
         assert pull_in_words(summary) == f"{full}, 40.0 at the end: {because}"

@@ -1,16 +1,32 @@
 """How a final stage holds the geometry."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import openmm
 import pytest
 
-from openmm_density.fitting.final_geometry import ANGLE_STIFFNESS, BOND_STIFFNESS, RESTRAINT_SCALES, stiffen
+from openmm_density import DensityFit, DensityMap
+from openmm_density.fitting.final_geometry import (
+    ANGLE_STIFFNESS,
+    BOND_STIFFNESS,
+    RESTRAINT_SCALES,
+    stagger_methyls,
+    stiffen,
+)
+from openmm_density.fitting.final_strength import MOST_ANGLE_RMSZ, MOST_BOND_RMSZ, stiffer
 from openmm_density.fitting.fit_systems import FitSystems
+from openmm_density.fitting.minimization import Minimizer
+from openmm_density.fitting.platforms import make_context
 from openmm_density.fitting.protocols import Stage
+from openmm_density.fitting.stability import Safeguard
+from openmm_density.models import prepare, read_model
 from openmm_density.models.chemistry.elements import is_hydrogen
 from openmm_density.restraints import IdealGeometryRestraint
+from openmm_density.validation.geometry import ModelGeometry
+
+from ..small_models import ADK_CLOSED
 
 
 def constants(system, topology):
@@ -69,6 +85,10 @@ def test_where_ideal_geometry_is_restrained_they_have_its_values(fitted):
     found = values(restrained)
     assert found.keys() <= known.keys() and len(found) > 300
     assert found == pytest.approx({atoms: known[atoms] for atoms in found})
+    # So has the last minimisation.
+    resting, _ = fit._systems.at_rest(fit.density, fit.prepared.positions, stiff=True)
+    resting = values(resting)
+    assert {atoms: resting[atoms] for atoms in found} == pytest.approx(found)
     # What the library does not know keeps the force field's.
     none = np.zeros(topology.getNumAtoms(), dtype=bool)
     stiffen(plain, topology, replace(ideal, bonds=ideal.bonds.among(none), angles=ideal.angles.among(none)))
@@ -86,3 +106,61 @@ def test_the_backbone_is_held_more_strongly_there(fitted):
         FitSystems.release_restraints(fit._systems, context, stage)
         found = context.getParameter(backbone.parameter_name)
         assert found == pytest.approx(scale * backbone.force_constant)
+
+
+@pytest.fixture(scope="module")
+def bent(fitted):
+    """Return a fit, the density of its model with atoms displaced by 0.3 Å, and where these are."""
+    fit, result = fitted
+    shaken = result.final + np.random.default_rng(0).normal(scale=0.3, size=result.final.shape)
+    target = DensityMap.simulate(fit.prepared.topology, shaken, 3.0, 0.8)
+    density = DensityFit(target, fit.prepared.topology, 3.0, positions=shaken, system=fit.prepared.system())
+    return fit, density, shaken
+
+
+def test_a_model_comes_to_rest_in_the_geometry_of_depositions(bent):
+    """Against a density that a bent model made, and with as few clashes as can be."""
+    fit, density, shaken = bent
+    systems, stop = fit._systems, SimpleNamespace(requested=False)
+    platform = openmm.Platform.getPlatformByName("CPU"), {"Threads": "1"}
+    system = systems.with_density(density, stiff=True)
+    context = make_context(system, openmm.VerletIntegrator(0.001), platform)
+    context.setPositions(shaken / 10)
+    context.setParameter(density.parameter_name, 30.0 * density.n_fitted_atoms)
+    minimizer = Minimizer(systems, Safeguard(fit.prepared.topology, system), *platform)
+    minimizer.minimize(context, 200)
+    assessed, found = ModelGeometry(fit.prepared.topology), []
+
+    def positions():
+        return context.getState(positions=True).getPositions(asNumpy=True)._value * 10
+
+    def asked(positions):
+        found.append(assessed.report(positions))
+        return stiffer(found[-1])
+
+    before = assessed.report(positions())
+    assert before.angle_rmsz > 0.9 and before.bond_rmsz > 0.6
+    minimizer.bring_to_rest(context, density, 300, stop, asked, stiff=True)
+    after = assessed.report(positions())
+    assert after.bond_rmsz <= MOST_BOND_RMSZ and after.angle_rmsz <= MOST_ANGLE_RMSZ
+    assert after.angle_outlier_count == 0 and after.clash_count <= min(before.clash_count, 2)
+    assert after.angle_rmsz == found[-1].angle_rmsz
+    assert density.similarity(positions()) > 0.8
+
+
+def test_hydrogens_of_methyl_groups_are_staggered():
+    """Of alanine, valine and methionine, and none of the amino terminus."""
+    model = prepare(read_model(ADK_CLOSED))
+    topology = model.topology
+    force, atoms = stagger_methyls(topology), list(topology.atoms())
+    methyls = {"ALA": 1, "VAL": 2, "LEU": 2, "ILE": 2, "THR": 1, "MET": 1}
+    residues = [residue.name for residue in topology.residues()]
+    assert force.getNumTorsions() == sum(methyls.get(name, 0) for name in residues) > 60
+    for index in range(force.getNumTorsions()):
+        *members, periodicity, phase, _ = force.getTorsionParameters(index)
+        *_, carbon, hydrogen = (atoms[member] for member in members)
+        assert (
+            carbon.element.symbol == "C"
+            and hydrogen.element.symbol == "H"
+            and (periodicity, phase._value) == (3, 0)
+        )

@@ -12,10 +12,10 @@ from openmm_density.base.errors import SimulationError
 from openmm_density.base.units import positions_in_angstrom
 from openmm_density.fitting.descent import descend
 from openmm_density.fitting.interrupts import Deadline
-from openmm_density.fitting.minimization import Minimizer
+from openmm_density.fitting.minimization import MOST_PASSES, Minimizer
 from openmm_density.fitting.stability import Safeguard
-from openmm_density.models.chemistry.contacts import CLASH_OVERLAP, near_contacts
-from openmm_density.restraints.contacts import CONTACT_FORCE_CONSTANT, CONTACT_MARGIN
+from openmm_density.models.chemistry.contacts import CLASH_OVERLAP
+from openmm_density.restraints.contacts import CONTACT_FORCE_CONSTANT, CONTACT_MARGIN, ContactRestraint
 
 PREPARED = SimpleNamespace(model=SimpleNamespace(path="some.pdb"))
 
@@ -117,22 +117,35 @@ def pressed_together(pull):
     )
     context.setParameter("density_strength", pull)
     context.setPositions([[0.0, 0.0, 0.0], [0.16, 0.0, 0.0]])
+
+    def at_rest(density, positions, stiff):
+        contacts = ContactRestraint(topology, positions)
+        parted = copy.deepcopy(system)
+        parted.addForce(contacts.create_force())
+        return parted, contacts
+
     systems = SimpleNamespace(
         force_backend="TorchForce",
         prepared=SimpleNamespace(topology=topology),
-        with_density=lambda density, stiff: copy.deepcopy(system),
+        at_rest=at_rest,
     )
-    return context, Minimizer(systems, Unguarded(), context.getPlatform(), {}), topology
+    return context, Minimizer(systems, Unguarded(), context.getPlatform(), {})
 
 
-@pytest.mark.parametrize(("pull", "repulsion"), [(2e3, 1.0), (1e4, 4.0), (5e4, 16.0), (5e5, 16.0)])
-def test_what_a_density_presses_together_is_parted(pull, repulsion):
-    """By the weakest repulsion that does, to where both forces are equal."""
-    context, minimizer, topology = pressed_together(pull)
-    minimizer.relieve_clashes(context, None, 60)
+@pytest.mark.parametrize(("factors", "stiffness"), [((), 1.0), ((2.5,), 2.5), ((2.0, 3.0, 9.0), 6.0)])
+def test_what_a_density_spoils_is_held_the_more_stiffly_until_it_is_near_enough(factors, stiffness):
+    """To where both forces are equal."""
+    pull, tried = 5e4, []
+    context, minimizer = pressed_together(pull)
+
+    def stiffer(positions):
+        tried.append(positions)
+        return (*factors, 1.0)[len(tried) - 1]
+
+    minimizer.bring_to_rest(context, None, 60, SimpleNamespace(requested=False), stiffer)
     apart = positions_in_angstrom(context.getState(positions=True).getPositions(asNumpy=True))
-    stiffness = repulsion * CONTACT_FORCE_CONSTANT
+    repulsion = stiffness * CONTACT_FORCE_CONSTANT
     contact = 2 * 1.7 - CLASH_OVERLAP + CONTACT_MARGIN
-    equal = (pull * 1.6 + stiffness * contact) / (pull + stiffness)
+    equal = (pull * 1.6 + repulsion * contact) / (pull + repulsion)
     assert np.linalg.norm(apart[1] - apart[0]) == pytest.approx(equal, abs=0.01)
-    assert len(near_contacts(topology, apart)[0]) == (pull == 5e5)
+    assert np.array_equal(tried[-1], apart) and len(tried) == min(len(factors) + 1, MOST_PASSES)

@@ -299,7 +299,7 @@ def fit_of(**changes):
             "bond RMSZ 0.93 to 1.33, angle RMSZ 1.20 to 1.83, rotamer outliers 7 to 24",
         ),
         (geometry(1.2, 1.34, 10), geometry(0.4, 1.4, 0, 1), None),
-        (geometry(1.2, 1.3), geometry(0.4, 0.6, 9, 6, 92), None),
+        (geometry(1.2, 1.3), geometry(0.4, 0.6, 9, 6, 23), None),
         (geometry(1.2, 1.3), geometry(0.4, 0.6, beyond=["A GLY 6 N - A GLY 6 CA"]), None),
         (
             geometry(1.2, 1.3),
@@ -308,8 +308,8 @@ def fit_of(**changes):
         ),
         (
             geometry(1.2, 1.3),
-            geometry(0.4, 0.6, 10, 7, 93),
-            "Ramachandran outliers 0 to 7, rotamer outliers 0 to 10, clashes 0 to 93",
+            geometry(0.4, 0.6, 10, 7, 24),
+            "Ramachandran outliers 0 to 7, rotamer outliers 0 to 10, clashes 0 to 24",
         ),
         (geometry(None, None, None, None, 0), geometry(None, None, None, None, 0), None),
     ],
@@ -385,7 +385,7 @@ def test_a_strength_at_its_limit_is_told_of_where_it_is_the_end_and_was_not_foun
     (note,) = notes._strength_note(automatic, fit_of(strength=200.0))
     assert "limit of 200 kJ/mol" in note
     assert notes._strength_note(automatic, fit_of(strength=200.0, final_search=found)) == []
-    spoilt = found | {"chosen": LEAST, "limited_by": ["angle_rmsd", "clash_count"]}
+    spoilt = found | {"chosen": LEAST, "limited_by": ["angle_rmsz", "clash_count"]}
     (note,) = notes._strength_note(automatic, fit_of(strength=200.0, final_search=spoilt))
     assert note.startswith(f"Even at {LEAST:g} kJ/mol") and "angles, clashes" in note
 

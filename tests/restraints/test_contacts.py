@@ -10,7 +10,7 @@ import pytest
 from openmm import app, unit
 
 from openmm_density.models import Model, read_model
-from openmm_density.models.chemistry.contacts import near_contacts
+from openmm_density.models.chemistry.contacts import ContactAtoms
 from openmm_density.restraints.contacts import ContactRestraint
 
 from .single_forces import assert_forces_are_the_gradient, context_with, energy_at
@@ -39,7 +39,7 @@ def test_a_minimisation_with_it_ends_without_clashes(native: Model, pressed: np.
     assert energy_at(context, pressed) > 50
     openmm.LocalEnergyMinimizer.minimize(context, 0.1)
     parted = context.getState(positions=True).getPositions(asNumpy=True).value_in_unit(unit.angstrom)
-    assert restraint.violations(parted) == [] and len(near_contacts(native.topology, parted)[0]) == 0
+    assert restraint.violations(parted) == [] and len(ContactAtoms(native.topology).near(parted)[0]) == 0
     assert np.abs(parted - pressed).max() < 2.5
 
 
@@ -56,7 +56,7 @@ def test_nothing_to_part() -> None:
     topology = app.Topology()
     residue = topology.addResidue("HOH", topology.addChain())
     topology.addAtom("O", app.element.oxygen, residue)
-    pairs, clash = near_contacts(topology, np.zeros((1, 3)), 3.0)
+    pairs, clash = ContactAtoms(topology).near(np.zeros((1, 3)), 3.0)
     assert pairs.shape == (0, 2) and clash.shape == (0,)
     restraint = ContactRestraint(topology, np.zeros((1, 3)))
     assert restraint.n_terms == 0 and restraint.violations(np.zeros((1, 3))) == []

@@ -1,6 +1,9 @@
-"""How near atoms come that are not bonded: van der Waals radii, contacts and clashes."""
+"""How near atoms come that are not bonded: radii, donors and acceptors, contacts and clashes."""
 
 from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection
 
 import gemmi
 import numpy as np
@@ -9,47 +12,113 @@ from scipy.sparse import csr_array
 from scipy.spatial import cKDTree
 
 from .elements import is_hydrogen, is_metal
+from .pierced_rings import rings_of
+from .residues import is_water
 from .topologies import bonded_pairs
 
 CLASH_OVERLAP = 0.4
-"""Å by which the van der Waals spheres of a clashing pair overlap (as MolProbity)."""
+"""Å of overlap of two atoms from which they clash (as MolProbity)."""
 HYDROGEN_BOND_ALLOWANCE = 0.4
-"""Å by which a pair of N, O, F or S may be nearer than that: they may form a hydrogen bond."""
-BONDS_APART = 4
-"""Pairs up to so many bonds apart are excluded: backbones and rings hold them close (O to the next C in a helix: 2.8 Å)."""
+"""Å by which a pair of N, O, F or S may be nearer than that, where hydrogens are not known: they may form a hydrogen bond."""
+HYDROGEN_BOND = 0.6
+"""Å by which a polar hydrogen may overlap its acceptor."""
+HEAVY_BONDS_APART, BONDS_APART = 3, 4
+"""Pairs that so many bonds part, or fewer, are no contacts: of heavy atoms, and where one is a hydrogen."""
+FARTHER_OUT = 0.05
+"""Å by which radii of hydrogens are less at their nuclei, 0.1 Å beyond the centres of their electron clouds."""
 
 _POLAR = frozenset({"N", "O", "F", "S"})
+_RADII = {
+    **{"H": 1.22, "C": 1.70, "N": 1.55, "O": 1.40, "F": 1.30, "P": 1.80, "S": 1.80},
+    **{"Cl": 1.77, "As": 2.00, "Se": 1.90, "Br": 1.95, "I": 2.10},
+}
+_FLAT_HYDROGEN, _AROMATIC, _CARBONYL = 1.05, 1.75, 1.65
 
 
 class ContactAtoms:
-    """What of the heavy atoms of a topology tells which of them clash, found once for many positions."""
+    """What of a topology tells its contacts, found once for many positions: radii of Probe, bonds, donors and acceptors."""
 
     def __init__(self, topology: app.Topology) -> None:
-        self._radii, self._polar = contact_radii(topology)
-        counted = [a.element is not None and not is_hydrogen(a) and not is_metal(a) for a in topology.atoms()]
-        self._chosen, self._bonds = np.flatnonzero(counted), bonded_pairs(topology)
+        self._atoms = list(topology.atoms())
+        self._bonds = bonded_pairs(topology)
+        self._bonded: dict[int, set[int]] = defaultdict(set)
+        for first, second in self._bonds.tolist():
+            self._bonded[first].add(second)
+            self._bonded[second].add(first)
+        flat_rings = (
+            ring for ring in rings_of(topology) if len(ring) in (5, 6) and all(map(self._is_flat, ring))
+        )
+        self._rings = {atom: ring for ring in flat_rings for atom in ring}
+        self._hydrogen = np.array([is_hydrogen(atom) for atom in self._atoms], dtype=bool)
+        self._symbols = ["" if atom.element is None else atom.element.symbol for atom in self._atoms]
+        self._parents = [
+            next(iter(self._bonded[index]), None) if light else None
+            for index, light in enumerate(self._hydrogen.tolist())
+        ]
+        flat = self._rings.keys()
+        self._radii = np.array([self._radius(atom, flat) for atom in self._atoms], dtype=np.float64)
+        self._waters = np.array([is_water(atom.residue.name) for atom in self._atoms], dtype=bool)
+        # Nobody sees the hydrogens of waters: their places are guesses.
+        known = np.array([atom.element is not None for atom in self._atoms], dtype=bool)
+        self._counted = known & ~(self._hydrogen & self._waters)
 
     def near(self, positions: np.ndarray, reach: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
-        """Return what `near_contacts` does."""
-        radii, polar, chosen = self._radii, self._polar, self._chosen
+        """Return the pairs (P, 2) that clash at positions (N, 3), or are up to `reach` farther, and distances of a clash (P,), Å.
+
+        Hydrogens are where their nuclei are. See `openmm_density.validation.all_atom_contacts` for what a clash is; here no dots
+        are counted, so that pairs which others hide are among them.
+        """
+        radii = self._radii - FARTHER_OUT * self._hydrogen
+        chosen = np.flatnonzero(self._counted & (self._radii > 0))
         if len(chosen) < 2:
             return np.zeros((0, 2), dtype=np.int64), np.zeros(0)
         farthest = 2 * radii[chosen].max() - CLASH_OVERLAP + reach
         pairs = chosen[cKDTree(positions[chosen]).query_pairs(farthest, output_type="ndarray")]
-        i, j = pairs[:, 0], pairs[:, 1]
-        clash = radii[i] + radii[j] - CLASH_OVERLAP - HYDROGEN_BOND_ALLOWANCE * (polar[i] & polar[j])
+        i, j = pairs.T
+        gives, takes = (np.array([*map(each, range(len(radii)))]) for each in (self._gives, self._takes))
+        bonding = (gives[i] & takes[j]) | (takes[i] & gives[j])
+        clash = radii[i] + radii[j] - CLASH_OVERLAP - HYDROGEN_BOND * bonding
         near = np.linalg.norm(positions[i] - positions[j], axis=1) < clash + reach
-        pairs, clash = pairs[near], clash[near]
-        apart = ~within_bonds(self._bonds, pairs, len(radii))
-        order = np.lexsort((pairs[apart, 1], pairs[apart, 0]))
-        return pairs[apart][order], clash[apart][order]
+        near[near] = ~self._no_contacts(pairs[near])
+        order = np.lexsort((pairs[near, 1], pairs[near, 0]))
+        return pairs[near][order], clash[near][order]
 
+    def _no_contacts(self, pairs: np.ndarray) -> np.ndarray:
+        """Return which pairs are two waters, or too few bonds part them."""
+        light = self._hydrogen[pairs].any(axis=1)
+        found = self._waters[pairs].all(axis=1)
+        for most, chosen in ((HEAVY_BONDS_APART, ~light), (BONDS_APART, light)):
+            found[chosen] |= within_bonds(self._bonds, pairs[chosen], len(self._atoms), most)
+        return found
 
-def near_contacts(
-    topology: app.Topology, positions: np.ndarray, reach: float = 0.0
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the pairs of heavy atoms (P, 2) that clash, or are up to `reach` farther, and the distances of a clash (P,), Å."""
-    return ContactAtoms(topology).near(positions, reach)
+    def _is_flat(self, atom: int) -> bool:
+        """Return whether an atom of a ring has the neighbours of a flat one."""
+        return len(self._bonded[atom]) <= 3
+
+    def _radius(self, atom: app.topology.Atom, flat: Collection[int]) -> float:
+        symbol, index = self._symbols[atom.index], atom.index
+        if self._hydrogen[index]:
+            parent = self._parents[index]
+            carbon = parent is None or self._symbols[parent] == "C"
+            return _RADII["H"] if carbon and parent not in flat else _FLAT_HYDROGEN
+        if symbol == "C" and index in flat:
+            return _AROMATIC
+        if symbol == "C" and any(
+            self._symbols[o] == "O" and len(self._bonded[o]) == 1 for o in self._bonded[index]
+        ):
+            return _CARBONYL
+        # A metal is as near as a bond to what it binds, and bonds of metals are not in every topology.
+        if not symbol or is_metal(atom):
+            return 0.0
+        return _RADII.get(symbol, gemmi.Element(symbol).vdw_r)
+
+    def _gives(self, atom: int) -> bool:
+        parent = self._parents[atom]
+        return parent is not None and self._symbols[parent] in ("N", "O", "S")
+
+    def _takes(self, atom: int) -> bool:
+        symbol = self._symbols[atom]
+        return symbol in ("O", "S", "F", "Cl", "Br", "I") or (symbol == "N" and len(self._bonded[atom]) == 2)
 
 
 def contact_radii(topology: app.Topology) -> tuple[np.ndarray, np.ndarray]:
@@ -62,7 +131,7 @@ def contact_radii(topology: app.Topology) -> tuple[np.ndarray, np.ndarray]:
     )
 
 
-def within_bonds(bonds: np.ndarray, pairs: np.ndarray, n_atoms: int, most: int = BONDS_APART) -> np.ndarray:
+def within_bonds(bonds: np.ndarray, pairs: np.ndarray, n_atoms: int, most: int) -> np.ndarray:
     """Return which pairs of atoms are at most so many bonds apart, shape (P,). `bonds`, `pairs` int (B, 2)."""
     if not len(pairs):
         return np.zeros(0, dtype=bool)

@@ -20,11 +20,11 @@ from openmm_density.fitting.engine import FitParts
 from openmm_density.fitting.installed_extensions import extended
 from openmm_density.fitting.written_atoms import input_b_factors, input_occupancies, written_alternates
 from openmm_density.models import prepare, read_model
-from openmm_density.models.chemistry.contacts import near_contacts
 from openmm_density.models.model import Alternates
 from openmm_density.models.structure_files import write_model_cif, write_pdb
 from openmm_density.validation.geometry import geometry_report
 
+from ...small_models import heavy_clashes
 from .conftest import ABSENT, RESOLUTION, SHARES
 
 
@@ -130,7 +130,7 @@ def test_geometry_of_each_is_that_of_a_model(two_conformers):
         positions = found.copies.positions_of(found.positions, label)
         report = geometry_report(topology, positions)
         assert report.bond_rmsd < 0.03 and report.angle_rmsd < 4.0
-        assert len(near_contacts(topology, positions)[0]) == 0
+        assert len(heavy_clashes(topology, positions)) == 0
 
 
 def test_a_resumed_fit_has_the_same_bits(two_conformers):

@@ -17,11 +17,11 @@ from openmm_density.fitting.checkpoints import RunFolder
 from openmm_density.fitting.dynamics import Dynamics
 from openmm_density.fitting.protocols import Stage
 from openmm_density.models import Model
-from openmm_density.models.chemistry.contacts import near_contacts
 from openmm_density.models.preparation import prepare
 
 from ...fitting.left_behind import kept_at
 from ...restraints.single_forces import turned_about
+from ...small_models import heavy_clashes
 from .searched import Going, fit_of, rebuilding_of
 
 RESIDUES = 32
@@ -143,7 +143,7 @@ def test_side_chains_are_turned_before_a_stage(native: Model, density_map: Densi
     assert search["stretches"] == [] and search["places_tried"] == 0
     off = np.linalg.norm((final - native.positions)[moved], axis=1).max()
     assert off < 1.0 < np.linalg.norm((start.positions - native.positions)[moved], axis=1).max()
-    assert len(near_contacts(native.topology, final)[0]) == 0
+    assert len(heavy_clashes(native.topology, final)) == 0
 
 
 def test_a_fit_that_was_killed_goes_on_to_the_same_end(
