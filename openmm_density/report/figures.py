@@ -133,7 +133,7 @@ class _Figures:
         geometry.append(summary["geometry_reference"] or {})
         for label, key, form in GEOMETRY:
             values = [figures.get(key) for figures in geometry]
-            if any(value is not None for value in values):  # proteins have no base pairs, and DNA no peptides
+            if any(value is not None for value in values[:-1]):  # of a reference's nucleic acids a fit of protein tells nothing
                 self._count(label, form, *values)
         if summary["mate_contacts_final"] is not None:
             stages = ("initial", "relaxed", "final", "reference")

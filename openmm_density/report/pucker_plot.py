@@ -44,9 +44,9 @@ def pucker_plot(models: Sequence[ShownModel], rows: Mapping[str, int]) -> Plot:
 
 
 def pucker_figure(models: Sequence[ShownModel], rows: Mapping[str, int]) -> dict[str, Any] | None:
-    """Return δ and Pperp of nucleotides as `ramachandran_figure`, with MolProbity's regions for RNA; None without any."""
+    """Return δ and Pperp of nucleotides, with MolProbity's regions for RNA; None where the fitted model has none."""
     data = [trace for model in reversed(models) for trace in _traces(model, rows)]
-    if not data:
+    if not _has_fitted(data):
         return None
     layout = {
         "xaxis": {"range": list(_DELTAS), "zeroline": False, "title": {"text": "δ (°)"}},
@@ -79,6 +79,11 @@ def _traces(model: ShownModel, rows: Mapping[str, int]) -> list[dict[str, Any]]:
     return traces_by_plot(model, rows, NAMES, plots, sugars.residues, (delta, perpendicular), hover)
 
 
+def _has_fitted(traces: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether the model that is shown first has some: those of a reference alone say nothing of a fit."""
+    return any(trace["visible"] is True for trace in traces)
+
+
 def pyranose_plot(models: Sequence[ShownModel], rows: Mapping[str, int]) -> Plot:
     """Return the plot of the rings of sugars, which is left out where the models have no pyranoses."""
     return Plot(
@@ -90,9 +95,9 @@ def pyranose_plot(models: Sequence[ShownModel], rows: Mapping[str, int]) -> Plot
 
 
 def pyranose_figure(models: Sequence[ShownModel], rows: Mapping[str, int]) -> dict[str, Any] | None:
-    """Return φ and θ of pyranoses as `pucker_figure`, with the regions of the two chairs; None without any."""
+    """Return φ and θ of pyranoses, with the regions of both chairs; None where the fitted model has none."""
     data = [trace for model in reversed(models) for trace in _pyranose_traces(model, rows)]
-    if not data:
+    if not _has_fitted(data):
         return None
     degrees = {"zeroline": False, "dtick": 60}
     layout = {
