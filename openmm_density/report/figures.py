@@ -133,7 +133,8 @@ class _Figures:
         geometry.append(summary["geometry_reference"] or {})
         for label, key, form in GEOMETRY:
             values = [figures.get(key) for figures in geometry]
-            if any(value is not None for value in values[:-1]):  # of a reference's nucleic acids a fit of protein tells nothing
+            # Proteins have no base pairs, and those of a reference alone say nothing of a fit.
+            if any(value is not None for value in values[:-1]):
                 self._count(label, form, *values)
         if summary["mate_contacts_final"] is not None:
             stages = ("initial", "relaxed", "final", "reference")

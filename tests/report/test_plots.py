@@ -89,7 +89,10 @@ def test_the_plot_of_puckers_has_the_nucleotides_and_outliers_beside_its_regions
     assert pucker_figure([ShownModel("after", "after", protein.topology, protein.positions)], {}) is None
     dna = read_model(small_data / "zoo/1bna_duplex.pdb")
     reference = ShownModel("reference", "reference", dna.topology, dna.positions)
-    assert pucker_figure([ShownModel("after", "after", protein.topology, protein.positions), reference], {}) is None
+    assert (
+        pucker_figure([ShownModel("after", "after", protein.topology, protein.positions), reference], {})
+        is None
+    )
     assert pucker_plot([ShownModel("after", "after", dna.topology, dna.positions)], {}).figure["plots"] == {
         "dna": "DNA"
     }
