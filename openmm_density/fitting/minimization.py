@@ -11,6 +11,7 @@ import openmm
 from ..base.errors import SimulationError
 from ..base.units import ANGSTROM_PER_NANOMETER, positions_in_angstrom
 from ..energies.density_fit import DensityFit
+from ..models.chemistry.stereocentres import with_hydrogens_opposite
 from .descent import descend
 from .fit_systems import FitSystems
 from .interrupts import Stop
@@ -155,9 +156,10 @@ class Minimizer:
         """
         if iterations == 0:
             return
-        system, ideal = self._systems.at_rest(density, _positions(context), stiff)
+        positions = with_hydrogens_opposite(self._systems.prepared.topology, _positions(context))
+        system, ideal = self._systems.at_rest(density, positions, stiff)
         resting = make_context(system, openmm.VerletIntegrator(0.001), self._platform)
-        resting.setPositions(context.getState(positions=True).getPositions())
+        resting.setPositions(positions / ANGSTROM_PER_NANOMETER)
         there = set(resting.getParameters())  # a barostat is not
         for name, value in context.getParameters().items():
             if name in there:

@@ -11,6 +11,7 @@ from openmm import app
 from .backbone import NamedAtoms, atoms_by_name
 from .elements import is_hydrogen, is_metal
 from .residue_names import standard_residue_names
+from .topologies import bonded_pairs
 from .torsions import torsion_angles
 
 IDEAL_IMPROPER = np.arcsin(1.0 / np.sqrt(3.0))
@@ -42,6 +43,34 @@ def chiral_centres(topology: app.Topology) -> np.ndarray:
     """
     centres = [found for names in atoms_by_name(topology) for found in _centres_of(names)]
     return np.array(centres, dtype=np.int64).reshape(-1, 4)
+
+
+def with_hydrogens_opposite(topology: app.Topology, positions: np.ndarray) -> np.ndarray:
+    """Return positions (N, 3) whose hydrogens of atoms with three other neighbours lie opposite to these.
+
+    A hydrogen on their side, as it may be left by a start that was damaged there, turns the centre inside out when its angles
+    are brought to their ideal values. It is put along the opposite of the sum of the three arms, at its own distance.
+    """
+    light = np.array([is_hydrogen(atom) for atom in topology.atoms()])
+    pairs = bonded_pairs(topology)
+    ends = np.concatenate([pairs, pairs[:, ::-1]])
+    ends = ends[np.argsort(ends[:, 0], kind="stable")]
+    count = np.bincount(ends[:, 0], minlength=len(light))
+    n_light = np.bincount(ends[:, 0], weights=light[ends[:, 1]], minlength=len(light))
+    centres = np.flatnonzero((count == 4) & (n_light == 1))
+    begin = np.concatenate([[0], np.cumsum(count)])[centres]
+    around = ends[begin[:, None] + np.arange(4), 1]
+    around = np.take_along_axis(around, np.argsort(light[around], axis=1, kind="stable"), axis=1)
+    arms = positions[around] - positions[centres][:, None]
+    lengths = np.linalg.norm(arms, axis=2)
+    outward = -(arms[:, :3] / lengths[:, :3, None]).sum(axis=1)
+    inside = np.einsum("ij,ij->i", arms[:, 3], outward) < 0
+    if not inside.any():
+        return positions
+    positions = positions.copy()
+    direction = outward[inside] / np.linalg.norm(outward[inside], axis=1)[:, None]
+    positions[around[inside, 3]] = positions[centres[inside]] + lengths[inside, 3, None] * direction
+    return positions
 
 
 def d_amino_acids(topology: app.Topology, positions: np.ndarray) -> dict[int, bool]:

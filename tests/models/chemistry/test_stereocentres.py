@@ -6,8 +6,12 @@ import numpy as np
 import pytest
 from openmm import app, unit
 
-from openmm_density.models import Model, read_model
-from openmm_density.models.chemistry.stereocentres import chiral_centres, other_centres
+from openmm_density.models import Model, prepare, read_model
+from openmm_density.models.chemistry.stereocentres import (
+    chiral_centres,
+    other_centres,
+    with_hydrogens_opposite,
+)
 from openmm_density.models.chemistry.torsions import torsion_angles
 
 from ...small_models import ADK_OPEN
@@ -62,3 +66,17 @@ def test_hydrogens_do_not_change_the_stereocentres_of_a_ligand(small_data: Path)
             topology.addBond(centre, hydrogen)
             places.append(places[centre.index] + [0.0, 0.0, 1.0 + number])
     np.testing.assert_array_equal(other_centres(topology, np.array(places)), without)
+
+
+def test_a_hydrogen_on_the_side_of_the_other_neighbours_is_put_opposite(small_data: Path) -> None:
+    """That of C4′ of a nucleotide, beside where preparation built it."""
+    prepared = prepare(read_model(small_data / "zoo/1bna_duplex.pdb"))
+    names = {atom.name: atom.index for atom in next(iter(prepared.topology.residues())).atoms()}
+    hydrogen, centre = names["H4'"], names["C4'"]
+    assert with_hydrogens_opposite(prepared.topology, prepared.positions) is prepared.positions
+    wrong = prepared.positions.copy()
+    wrong[hydrogen] = 2 * wrong[centre] - wrong[hydrogen]
+    mended = with_hydrogens_opposite(prepared.topology, wrong)
+    assert np.linalg.norm(mended[hydrogen] - prepared.positions[hydrogen]) < 0.15
+    others = np.arange(len(wrong)) != hydrogen
+    assert np.array_equal(mended[others], wrong[others])
