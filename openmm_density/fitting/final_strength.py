@@ -20,6 +20,9 @@ from .improvement import most_borne
 
 MOST_ANGLE_RMSZ, MOST_BOND_RMSZ = 0.7, 0.5
 """RMSZ of angles and of bonds that are borne."""
+MORE_BORNE = 1.1
+"""Times the RMSZ of a model that is hardly pulled, where these are larger than that: residues that no pull makes ideal are no
+reason to let go of the map."""
 AIM, MOST_STIFFER = 0.98, 3.0
 """Of these, what a stiffer geometry aims at, and by how much it is stiffer at the most."""
 MOST_TIMES = 2.0
@@ -93,6 +96,8 @@ class GeometryBounds:
         """Return the bounds with what a model has that is hardly pulled, as its conformation is not the start's."""
         return replace(
             self,
+            bond_rmsz=_borne(self.bond_rmsz, weakest.bond_rmsz),
+            angle_rmsz=_borne(self.angle_rmsz, weakest.angle_rmsz),
             clash_count=max(self.clash_count, weakest.clash_count),
             ramachandran_outlier_count=max(
                 self.ramachandran_outlier_count, weakest.ramachandran_outlier_count or 0
@@ -111,9 +116,16 @@ class GeometryBounds:
         return found
 
 
-def excess(of: StrengthTrial | GeometryReport) -> float:
+def _borne(bound: float, weakest: float) -> float:
+    """Return a bound on RMSZ, or a larger one where that of a model that is hardly pulled exceeds it."""
+    return MORE_BORNE * weakest if bound < weakest < math.inf else bound
+
+
+def excess(
+    of: StrengthTrial | GeometryReport, bonds: float = MOST_BOND_RMSZ, angles: float = MOST_ANGLE_RMSZ
+) -> float:
     """Return the logarithm of how many times its bound the RMSZ of bonds or angles is; nan where there are none."""
-    known = [ratio for ratio in (of.bond_rmsz / MOST_BOND_RMSZ, of.angle_rmsz / MOST_ANGLE_RMSZ) if ratio > 0]
+    known = [ratio for ratio in (of.bond_rmsz / bonds, of.angle_rmsz / angles) if ratio > 0]
     return math.log(max(known)) if known else math.nan
 
 
@@ -167,7 +179,7 @@ def find_final_strength(
         within = max((each.strength for each in trials if each.strength < beyond.strength), default=None)
         if beyond.strength <= LEAST:
             return StrengthFound(min(LEAST, most), most, trials, bounds, limited_by)
-        crossing = _crossing(trials, limited_by)
+        crossing = _crossing(trials, limited_by, bounds)
         farthest = beyond.strength if crossing is None else min(beyond.strength, crossing)
         if within is not None and farthest <= NEAR_ENOUGH * within:
             return StrengthFound(within, most, trials, bounds, limited_by)
@@ -176,9 +188,9 @@ def find_final_strength(
         strength = LEAST if unpulled else _next(crossing, within, beyond.strength)
 
 
-def _crossing(trials: list[StrengthTrial], limited_by: list[str]) -> float | None:
+def _crossing(trials: list[StrengthTrial], limited_by: list[str], bounds: GeometryBounds) -> float | None:
     """Return the strength at which bonds and angles come to their bounds; None where it is not they that limit it."""
-    known = {math.log(each.strength): excess(each) for each in trials}
+    known = {math.log(each.strength): excess(each, bounds.bond_rmsz, bounds.angle_rmsz) for each in trials}
     nearest = sorted((at for at in known if math.isfinite(known[at])), key=lambda at: abs(known[at]))[:2]
     if not nearest or not any(name.endswith("rmsz") for name in limited_by):
         return None

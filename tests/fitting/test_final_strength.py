@@ -51,11 +51,26 @@ def test_a_geometry_that_bears_it_keeps_the_full_strength_after_one_trial():
     assert found.chosen == 137.0 and found.limited_by == [] and asked == [137.0]
 
 
-def test_a_geometry_that_bears_nothing_has_the_least_strength():
+def test_a_geometry_that_no_pull_makes_worse_keeps_the_full_strength():
+    """Residues that are never ideal, say, are no reason to let go of the map."""
     measure, asked = geometry(angles=lambda k: 0.8, bonds=lambda k: 0.6)
     found = find_final_strength(measure, BOUNDS, 200.0)
-    assert found.chosen == asked[-1] == LEAST and len(asked) <= 4
-    assert found.limited_by == ["bond_rmsz", "angle_rmsz"]
+    assert found.chosen == 200.0 and asked[-1] == LEAST and len(asked) <= 4
+    assert found.limited_by == [] and found.bounds.angle_rmsz == pytest.approx(1.1 * 0.8)
+
+
+@pytest.mark.parametrize("limit", [17.0, 60.0])
+def test_of_a_geometry_that_is_never_ideal_a_little_more_is_borne(limit):
+    measure, asked = geometry(angles=lambda k: 0.9 if k <= limit else 0.9 * (k / limit) ** 0.5)
+    found = find_final_strength(measure, BOUNDS, 200.0)
+    assert limit / NEAR_ENOUGH**2 <= found.chosen <= 1.25 * limit
+    assert found.limited_by == ["angle_rmsz"] and len(asked) <= 9
+
+
+def test_a_geometry_that_bears_nothing_has_the_least_strength():
+    measure, _asked = geometry(angles=lambda k: 0.8 if k <= LEAST else 1.2)
+    found = find_final_strength(measure, BOUNDS, 200.0)
+    assert found.chosen <= NEAR_ENOUGH * LEAST and found.limited_by == ["angle_rmsz"]
 
 
 def test_what_is_unstable_at_all_strengths_is_tried_at_the_least_one_at_once():
