@@ -45,6 +45,7 @@ _ROUNDS = 3
 _DISTURBED = 10.0
 
 _Trial = TypeVar("_Trial", bound=Trial)
+_Flip = TypeVar("_Flip", bound=FlipTrial)
 
 
 class Rebuilding:
@@ -201,27 +202,18 @@ class Rebuilding:
         return self._among_mates(self._with_flipped_peptides, positions, stop)
 
     def _with_flipped_peptides(self, positions: np.ndarray, stop: StopRequest) -> np.ndarray:
-        result, changed = positions, None
-        for _ in range(_ROUNDS):
-            self._progress("peptides")
-            fallen, unusual = self._falls(result), self._unusual(result)
+        def possible(positions: np.ndarray, changed: np.ndarray | None) -> list[FlipTrial]:
+            fallen, unusual = self._falls(positions), self._unusual(positions)
             suspicious = unusual | (np.nan_to_num(fallen) > FALLEN)
-            planes = self._peptides.candidates(result, suspicious, changed)
+            planes = self._peptides.candidates(positions, suspicious, changed)
             loops = self._loops.candidates(fallen, unusual, changed)
-            possible: list[FlipTrial] = [LoopTrial(self._molecule, result, each) for each in loops]
-            possible += [PeptideTrial(self._molecule, result, *each) for each in planes]
-            trials = [each for each in possible if self._has_room(_work_of_flip(each))]
-            self.changes.flips_left += _more_left(self._left[0], possible, trials)
-            if not self._workers.run(self._tools, result, trials, stop, lambda _: None) or stop.requested:
-                break
-            gaining = [each for each in trials if each.gain > each.least_gain]
-            after, made, changed = self._with_best(result, gaining)
-            for trial in made:
-                self.changes.peptides += self._flipped(trial, result, after)
-            result = after
-            if not made:
-                break
-        return result
+            trials: list[FlipTrial] = [LoopTrial(self._molecule, positions, each) for each in loops]
+            return trials + [PeptideTrial(self._molecule, positions, *each) for each in planes]
+
+        def record(trial: FlipTrial, before: np.ndarray, after: np.ndarray) -> None:
+            self.changes.peptides += self._flipped(trial, before, after)
+
+        return self._with_flips("peptides", possible, record, positions, stop)
 
     def with_flipped_sugars(
         self, positions: np.ndarray, stop: StopRequest, by_density: bool = True
@@ -233,18 +225,42 @@ class Rebuilding:
         return self._among_mates(self._with_flipped_sugars, positions, stop, by_density)
 
     def _with_flipped_sugars(self, positions: np.ndarray, stop: StopRequest, by_density: bool) -> np.ndarray:
+        if not len(self._sugars.sugars.residues):
+            return positions
+
+        def possible(positions: np.ndarray, changed: np.ndarray | None) -> list[SugarTrial]:
+            found = self._sugars.candidates(positions, self._falls(positions), by_density, changed)
+            return [SugarTrial(self._molecule, positions, self._sugars, *each) for each in found]
+
+        def record(trial: SugarTrial, before: np.ndarray, after: np.ndarray) -> None:
+            self.changes.sugars.append(self._flipped_sugar(trial, before, after))
+
+        return self._with_flips("sugars", possible, record, positions, stop)
+
+    def _with_flips(
+        self,
+        what: str,
+        possible: Callable[[np.ndarray, np.ndarray | None], list[_Flip]],
+        record: Callable[[_Flip, np.ndarray, np.ndarray], None],
+        positions: np.ndarray,
+        stop: StopRequest,
+    ) -> np.ndarray:
+        """Return the positions with what gains by being turned over, in rounds, as one flip may call for another.
+
+        `possible`: returns the trials at some positions, near residues that changed; `record`: notes one that was made.
+        """
         result, changed = positions, None
-        for _ in range(_ROUNDS if len(self._sugars.sugars.residues) else 0):
-            self._progress("sugars")
-            found = self._sugars.candidates(result, self._falls(result), by_density, changed)
-            possible = [SugarTrial(self._molecule, result, self._sugars, *each) for each in found]
-            trials = [each for each in possible if self._has_room(_work_of_flip(each))]
-            self.changes.flips_left += _more_left(self._left[0], possible, trials)
+        for _ in range(_ROUNDS):
+            self._progress(what)
+            every = possible(result, changed)
+            trials = [each for each in every if self._has_room(_work_of_flip(each))]
+            self.changes.flips_left += _more_left(self._left[0], every, trials)
             if not self._workers.run(self._tools, result, trials, stop, lambda _: None) or stop.requested:
                 break
             gaining = [each for each in trials if each.gain > each.least_gain]
             after, made, changed = self._with_best(result, gaining)
-            self.changes.sugars += [self._flipped_sugar(each, result, after) for each in made]
+            for trial in made:
+                record(trial, result, after)
             result = after
             if not made:
                 break
