@@ -56,6 +56,7 @@ def add_map(parser: argparse.ArgumentParser, of_amplitudes: bool = False) -> Non
 
 PREDICTED = {"auto": None, "yes": True, "no": False}
 """Whether a model is a prediction, as a user says it."""
+PREDICTED_HELP = "whether the B column of MODEL is the confidence of a prediction (auto: as the file says, or that column looks)"
 
 
 def add_predicted(parser: argparse.ArgumentParser) -> None:
@@ -64,7 +65,7 @@ def add_predicted(parser: argparse.ArgumentParser) -> None:
         "--predicted",
         choices=PREDICTED,
         default="auto",
-        help="whether the B column is the confidence of a prediction (auto: as the file says, or that column looks)",
+        help=PREDICTED_HELP,
     )
 
 

@@ -11,7 +11,7 @@ from ..energies.measures import SIMILARITIES
 from ..fitting.extension import Option
 from ..fitting.installed_extensions import extension_options, protocol_asked
 from ..restraints.names import DEFAULT_STAGE_RESTRAINTS, RESTRAINT_NAMES
-from .arguments import PREDICTED, map_corrections, refused
+from .arguments import PREDICTED, PREDICTED_HELP, map_corrections, refused
 
 if TYPE_CHECKING:
     from ..fitting.protocols import Protocol
@@ -152,7 +152,7 @@ class Prediction:
     """Whether the model is a prediction, and what of it is used."""
 
     predicted: str = option(
-        "whether the B column of MODEL is the confidence of a prediction (auto: as the file says, or that column looks)",
+        PREDICTED_HELP,
         choices=tuple(PREDICTED),
         default="auto",
     )

@@ -33,6 +33,7 @@ from ..report.fit_plots import (
     fsc_title,
     geometry_figure,
 )
+from ..report.places_to_look import outliers_of, places_to_look
 from ..report.pucker_plot import nucleic_acid_cards, pucker_plot, pyranose_plot
 from ..report.ramachandran_plot import ramachandran_figure
 from ..report.residue_plots import agreement_figure, b_factor_figure, value_figure
@@ -165,21 +166,7 @@ def _can_it_be_trusted(
         ),
         pucker_plot([model], rows_by_label(rows)),
         pyranose_plot([model], rows_by_label(rows)),
-        Items(
-            "Where to look",
-            [
-                Item(f"{name}:", [Spot(each, finder.named_in(each)) for each in found[:12]])
-                for name, found in (
-                    ("Ramachandran outliers", geometry["ramachandran_outliers"] or []),
-                    ("Rotamer outliers", geometry["rotamer_outliers"]),
-                    ("Sugar pucker outliers", geometry["pucker_outliers"]),
-                    ("Sugars with an unusual ring", geometry["pyranose_outliers"]),
-                    ("Suite outliers", geometry["suite_outliers"]),
-                    ("Wrong-handed centres", geometry["wrong_centres"]),
-                )
-                if found
-            ],
-        ),
+        Items("Where to look", places_to_look(outliers_of(geometry), finder)),
         Plot(
             "b-factors",
             "B factors, as they are in the model",

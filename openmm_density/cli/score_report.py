@@ -57,7 +57,7 @@ class ScoreReport:
         # What the line of each frame has, the residues' values in the last frame by their headings, and further lines.
         self._figures = [[f"CC {cc:.4f}"] for cc in self._scores.cc_mask]
         self._columns = {"CC": self._scores.residue_correlations[-1]}
-        hydrogens = sum(is_hydrogen(atom) for atom in as_openmm_topology(trajectory.topology).atoms())
+        hydrogens = sum(map(is_hydrogen, trajectory.topology.atoms))
         self._hydrogens = counted(hydrogens, "hydrogen") if hydrogens else None
         self._remarks: list[str] = []
         self._rows: list[dict[str, Any]] = []

@@ -12,8 +12,6 @@ other. It also keeps all atoms apart that a density presses together.
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 import numpy as np
 import openmm
 from openmm import app
@@ -22,7 +20,7 @@ from ..base.units import ANGSTROM_PER_NANOMETER
 from ..models.chemistry.elements import is_hydrogen
 from ..models.chemistry.monomers.terms import GeometryTerms
 from ..models.chemistry.monomers.volumes import places_of
-from ..models.chemistry.topologies import bonded_pairs
+from ..models.chemistry.topologies import bonded_neighbours
 from ..models.merging import terms_of
 from ..restraints import IdealGeometryRestraint
 
@@ -86,11 +84,8 @@ def stagger_methyls(topology: app.Topology) -> openmm.PeriodicTorsionForce:
     force = openmm.PeriodicTorsionForce()
     light = [is_hydrogen(atom) for atom in topology.atoms()]
     symbols = ["" if atom.element is None else atom.element.symbol for atom in topology.atoms()]
-    bonded: dict[int, list[int]] = defaultdict(list)
-    for first, second in bonded_pairs(topology).tolist():
-        bonded[first].append(second)
-        bonded[second].append(first)
-    for carbon, around in bonded.items():
+    bonded = bonded_neighbours(topology)
+    for carbon, around in enumerate(bonded):
         hydrogens = [atom for atom in around if light[atom]]
         if symbols[carbon] != "C" or len(hydrogens) != 3 or len(around) != 4:
             continue

@@ -326,17 +326,18 @@ class FitSystems:
 
         `flipped`: by kind ("pucker", "base") and residue the phase or χ in radians; all others are held as at the start.
         """
+        # Of those that are made once where they are asked for, those that were.
         systems = [each for each in vars(self).values() if isinstance(each, openmm.System)]
         systems += [system for _, system in self._systems.values()]
-        own = [] if context is None else [context.getSystem()]
+        own = [] if context is None else context.getSystem().getForces()
         for restraint in self.restraints:
-            if isinstance(restraint, (SugarPuckerRestraint, GlycosidicRestraint)):
-                restraint.flip(flipped[restraint.kind])
-                for force in chain.from_iterable(system.getForces() for system in (*systems, *own)):
-                    if force.getName() == type(restraint).__name__:
-                        restraint.update(force)
-                for force in chain.from_iterable(system.getForces() for system in own):
-                    if force.getName() == type(restraint).__name__:
+            if not isinstance(restraint, (SugarPuckerRestraint, GlycosidicRestraint)):
+                continue
+            restraint.flip(flipped[restraint.kind])
+            for force in (*chain.from_iterable(each.getForces() for each in systems), *own):
+                if force.getName() == type(restraint).__name__:
+                    restraint.update(force)
+                    if force in own:
                         force.updateParametersInContext(context)
 
     def set_stiff_restraints(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from openmm import app, unit
 
 from ..base.wording import listing, residue_label
 from ..models.chemistry.base_pairs import BasePairs, Bases, find_base_pairs
+from ..models.chemistry.topologies import found_once
 from .pairs import AdaptivePairRestraint
 from .restraint import Restraint, Violation
 
@@ -32,10 +32,10 @@ _WIDTH = 0.17
 _LARGEST_ANGLE = 45.0  # degrees, above which a pair counts as violated
 
 
-@lru_cache(maxsize=1)
-def _pairs_of(topology: app.Topology, start: bytes) -> BasePairs:
-    """Return the base pairs of a start, its positions in float64, which both restraints look for."""
-    return find_base_pairs(topology, np.frombuffer(start).reshape(-1, 3))
+@found_once
+def _pairs_of(topology: app.Topology, start: np.ndarray) -> BasePairs:
+    """Return the base pairs of a start, which both restraints look for."""
+    return find_base_pairs(topology, start)
 
 
 class BasePairRestraint(AdaptivePairRestraint):
@@ -66,7 +66,7 @@ class BasePairRestraint(AdaptivePairRestraint):
         self, topology: app.Topology, positions: Any, force_constant: Any = None, **common: Any
     ) -> None:
         super().__init__(topology, positions, force_constant, **common)
-        found = _pairs_of(self.topology, self.start.tobytes())
+        found = _pairs_of(self.topology, self.start)
         self.pairs = found.bonds
         self.lengths = np.clip(found.lengths, SHORTEST, LONGEST)
         if self.n_terms:
@@ -103,7 +103,7 @@ class BasePlaneRestraint(Restraint):
     ) -> None:
         super().__init__(topology, positions, force_constant, **common)
         bases = Bases(self.topology)
-        which = np.searchsorted(bases.residues, _pairs_of(self.topology, self.start.tobytes()).residues)
+        which = np.searchsorted(bases.residues, _pairs_of(self.topology, self.start).residues)
         self.rings = bases.rings[which][:, :, ::2].reshape(-1, 6)
         """Three atoms of the ring of each base, int (P, 6)."""
 

@@ -23,9 +23,9 @@ class MetalReport:
     """What metals bind."""
 
     names: tuple[str, ...] = ()  # As in ``A ZN 301``, with the atom's name in a residue of several
-    shells: tuple[dict[str, float], ...] = ()  # By the label of each bound atom its distance in Å
-    targets: tuple[dict[str, float], ...] = ()  # The usual one
-    labels: dict[str, int] = field(default_factory=dict, repr=False)  # Bound atoms by label
+    shells: tuple[dict[int, float], ...] = ()  # By each bound atom its distance in Å
+    targets: tuple[dict[int, float], ...] = ()  # The usual one
+    labels: dict[int, str] = field(default_factory=dict, repr=False)  # Of bound atoms
     metals: tuple[int, ...] = ()  # Atoms
     positions: np.ndarray = field(default_factory=lambda: np.zeros((0, 3)), repr=False)
 
@@ -37,7 +37,7 @@ class MetalReport:
                     "metal": name,
                     "coordination": len(shell),
                     "unusual_distances": {
-                        atom: round(distance, 2)
+                        self.labels[atom]: round(distance, 2)
                         for atom, distance in shell.items()
                         if not USUAL[0] <= distance - target[atom] <= USUAL[1]
                     },
@@ -51,10 +51,12 @@ class MetalReport:
         found = []
         for k, name in enumerate(self.names):
             before, now = self.shells[k], after.shells[k]
-            lost = [a for a in before if a not in now and after._apart(k, self.labels[a]) - before[a] > MOVED]
-            gained = [a for a in now if a not in before and self._apart(k, after.labels[a]) - now[a] > MOVED]
+            lost = [a for a in before if a not in now and after._apart(k, a) - before[a] > MOVED]
+            gained = [a for a in now if a not in before and self._apart(k, a) - now[a] > MOVED]
             said = [
-                f"{word} {listing(which)}" for word, which in (("without", lost), ("with", gained)) if which
+                f"{word} {listing([of.labels[atom] for atom in which])}"
+                for word, which, of in (("without", lost, self), ("with", gained, after))
+                if which
             ]
             if said:
                 found.append(f"{name} ({len(before)} to {len(now)}: {', '.join(said)})")
@@ -81,21 +83,19 @@ class Metals:
             residue_label(atom.residue) if len(atom.residue) == 1 else atom_label(atom)
             for atom in (self._atoms[k] for k in sites.metals)
         )
-        shells: dict[int, dict[str, float]] = defaultdict(dict)
-        targets: dict[int, dict[str, float]] = defaultdict(dict)
-        labels = {}
+        shells: dict[int, dict[int, float]] = defaultdict(dict)
+        targets: dict[int, dict[int, float]] = defaultdict(dict)
         ends = np.column_stack([sites.metals[sites.pairs[:, 0]], sites.pairs[:, 1]])
         for (place, atom), length, target in zip(
             sites.pairs.tolist(), lengths_of(positions, ends), sites.targets
         ):
-            label = atom_label(self._atoms[atom])
-            shells[place][label], targets[place][label], labels[label] = float(length), float(target), atom
+            shells[place][atom], targets[place][atom] = float(length), float(target)
         each = range(len(sites.metals))
         return MetalReport(
             names,
             tuple(shells[k] for k in each),
             tuple(targets[k] for k in each),
-            labels,
+            {atom: atom_label(self._atoms[atom]) for atom in np.unique(sites.pairs[:, 1]).tolist()},
             tuple(sites.metals.tolist()),
             positions,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection
+from functools import cached_property
 
 import gemmi
 import numpy as np
@@ -75,13 +76,21 @@ class ContactAtoms:
         farthest = 2 * radii[chosen].max() - CLASH_OVERLAP + reach
         pairs = chosen[cKDTree(positions[chosen]).query_pairs(farthest, output_type="ndarray")]
         i, j = pairs.T
-        gives, takes = (np.array([*map(each, range(len(radii)))]) for each in (self._gives, self._takes))
+        gives, takes = self._givers_and_takers
         bonding = (gives[i] & takes[j]) | (takes[i] & gives[j])
         clash = radii[i] + radii[j] - CLASH_OVERLAP - HYDROGEN_BOND * bonding
         near = np.linalg.norm(positions[i] - positions[j], axis=1) < clash + reach
         near[near] = ~self._no_contacts(pairs[near])
         order = np.lexsort((pairs[near, 1], pairs[near, 0]))
         return pairs[near][order], clash[near][order]
+
+    @cached_property
+    def _givers_and_takers(self) -> tuple[np.ndarray, np.ndarray]:
+        """Which atoms give hydrogen bonds, and which take them, bool (N,) each."""
+        atoms = range(len(self._atoms))
+        return np.array([*map(self._gives, atoms)], dtype=bool), np.array(
+            [*map(self._takes, atoms)], dtype=bool
+        )
 
     def _no_contacts(self, pairs: np.ndarray) -> np.ndarray:
         """Return which pairs are two waters, or too few bonds part them."""

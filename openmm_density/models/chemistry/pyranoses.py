@@ -10,7 +10,7 @@ from openmm import app
 from .elements import is_hydrogen
 from .pierced_rings import rings_of
 from .residue_names import is_standard_polymer
-from .topologies import bonded_pairs
+from .topologies import bonded_neighbours
 
 CHAIR = 27.4
 """Degrees of θ from a pole up to which a ring is nearer to a chair than to an envelope (54.7°)."""
@@ -92,7 +92,7 @@ class Pyranoses:
 
 def find_pyranoses(topology: app.Topology) -> Pyranoses:
     """Return the sugars of a model with a ring of five carbons and an oxygen, of which two carbons at least bear O, N or S."""
-    atoms, around = list(topology.atoms()), _neighbours(topology)
+    atoms, around = list(topology.atoms()), bonded_neighbours(topology)
     symbols = ["" if atom.element is None else atom.element.symbol for atom in atoms]
     rows = []
     for ring in rings_of(topology):
@@ -130,7 +130,7 @@ def sugar_links(topology: app.Topology) -> np.ndarray:
 
     φ is that of the ring's oxygen, the anomeric carbon, the atom that joins, and the next one; ψ goes on from the carbon.
     """
-    sugars, atoms, around = find_pyranoses(topology), list(topology.atoms()), _neighbours(topology)
+    sugars, atoms, around = find_pyranoses(topology), list(topology.atoms()), bonded_neighbours(topology)
     found = []
     for ring, joining in zip(sugars.rings.tolist(), sugars.anomeric.tolist()):
         beyond = [n for n in around[joining] if joining >= 0 and n != ring[1] and not is_hydrogen(atoms[n])]
@@ -141,12 +141,3 @@ def sugar_links(topology: app.Topology) -> np.ndarray:
         if last:
             found.append((ring[1], joining, min(beyond), min(last)))
     return np.array(found, dtype=np.int64).reshape(-1, 4)
-
-
-def _neighbours(topology: app.Topology) -> list[list[int]]:
-    """Return the atoms that each atom is bonded to."""
-    around: list[list[int]] = [[] for _ in range(topology.getNumAtoms())]
-    for i, j in bonded_pairs(topology).tolist():
-        around[i].append(j)
-        around[j].append(i)
-    return around

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from functools import cached_property
-from hashlib import sha256
-from typing import Any
-from weakref import WeakKeyDictionary
 
 import mdtraj
 import numpy as np
 from openmm import app
 
 from .backbone import BACKBONE, NamedAtoms, atoms_by_name, peptide_bonds
+from .topologies import found_once
 
 LONGEST_HYDROGEN_BOND = 3.6
 """Å from N to O; DSSP's energy alone also counts longer ones."""
@@ -34,17 +32,11 @@ def backbone_hydrogen_bonds(topology: app.Topology, positions: np.ndarray) -> np
     return _torsions_and_bonds(topology, positions)[1].copy()
 
 
-# What was found last of a model, for the two who ask one after the other.
-_found: WeakKeyDictionary[app.Topology, tuple[Any, tuple[np.ndarray, np.ndarray]]] = WeakKeyDictionary()
-
-
+@found_once
 def _torsions_and_bonds(topology: app.Topology, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the torsions and the hydrogen bonds of helices and strands."""
-    key = topology.getNumBonds(), sha256(np.ascontiguousarray(positions)).digest()
-    if topology not in _found or _found[topology][0] != key:
-        backbone = _Backbone(topology, positions)
-        _found[topology] = key, (_torsions(backbone), _bonds(backbone, positions))
-    return _found[topology][1]
+    """Return the torsions and the hydrogen bonds of helices and strands, which two restraints look for."""
+    backbone = _Backbone(topology, positions)
+    return _torsions(backbone), _bonds(backbone, positions)
 
 
 def _torsions(backbone: _Backbone) -> np.ndarray:

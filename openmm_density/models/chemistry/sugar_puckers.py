@@ -8,6 +8,7 @@ import numpy as np
 from openmm import app
 
 from .backbone import named_atom_table
+from .topologies import bonded_partners
 from .torsions import torsion_angles
 
 C3_ENDO, C2_ENDO = np.radians(18.0), np.radians(162.0)
@@ -114,16 +115,6 @@ def find_sugars(topology: app.Topology) -> Sugars:
         np.stack([atoms["O4'"], atoms["C1'"], base, behind], axis=1),
         atoms["O2'"] >= 0,
     )
-
-
-def bonded_partners(topology: app.Topology, name: str, of: str) -> np.ndarray:
-    """Return for each atom of one name an atom of another that it is bonded to, else -1, int (N,)."""
-    found = np.full(topology.getNumAtoms(), -1)
-    for a, b in topology.bonds():
-        for one, other in ((a, b), (b, a)):
-            if other.name == of and one.name.replace("*", "'") == name:
-                found[one.index] = other.index
-    return found
 
 
 def _within(degrees: np.ndarray, bounds: tuple[float, float]) -> np.ndarray:

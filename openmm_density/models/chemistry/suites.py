@@ -11,7 +11,7 @@ import numpy as np
 from openmm import app
 
 from .backbone import named_atom_table
-from .sugar_puckers import bonded_partners
+from .topologies import bonded_partners
 from .torsions import torsion_angles
 
 OUTLIER = "!!"

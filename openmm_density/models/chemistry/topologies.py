@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from functools import wraps
+from hashlib import sha256
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from openmm.app import Topology
 
 from ...base.errors import InputError
+
+_Found = TypeVar("_Found")
 
 
 def openmm_topology(topology: Any) -> Topology:
@@ -33,6 +39,39 @@ def openmm_topology(topology: Any) -> Topology:
 def bonded_pairs(topology: Topology) -> np.ndarray:
     """Return the indices of the atoms of each bond, shape (B, 2)."""
     return np.array([(a.index, b.index) for a, b in topology.bonds()], dtype=np.int64).reshape(-1, 2)
+
+
+def found_once(find: Callable[[Topology, np.ndarray], _Found]) -> Callable[[Topology, np.ndarray], _Found]:
+    """Keep what a function found last of each topology, for those who ask it of the same positions one after the other."""
+    found: WeakKeyDictionary[Topology, tuple[Any, _Found]] = WeakKeyDictionary()
+
+    @wraps(find)
+    def kept(topology: Topology, positions: np.ndarray) -> _Found:
+        key = topology.getNumBonds(), sha256(np.ascontiguousarray(positions)).digest()
+        if topology not in found or found[topology][0] != key:
+            found[topology] = key, find(topology, positions)
+        return found[topology][1]
+
+    return kept
+
+
+def bonded_neighbours(topology: Topology) -> list[list[int]]:
+    """Return the atoms that each atom is bonded to."""
+    around: list[list[int]] = [[] for _ in range(topology.getNumAtoms())]
+    for i, j in bonded_pairs(topology).tolist():
+        around[i].append(j)
+        around[j].append(i)
+    return around
+
+
+def bonded_partners(topology: Topology, name: str, of: str) -> np.ndarray:
+    """Return for each atom of one name an atom of another that it is bonded to, else -1, int (N,)."""
+    found = np.full(topology.getNumAtoms(), -1)
+    for a, b in topology.bonds():
+        for one, other in ((a, b), (b, a)):
+            if other.name == of and one.name.replace("*", "'") == name:
+                found[one.index] = other.index
+    return found
 
 
 def part_of_topology(topology: Topology, atoms: np.ndarray, bonds: np.ndarray) -> Topology:

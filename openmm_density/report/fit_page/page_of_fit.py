@@ -36,6 +36,7 @@ from ..fit_plots import (
     fsc_title,
     geometry_figure,
 )
+from ..places_to_look import outliers_of, places_to_look
 from ..pucker_plot import nucleic_acid_cards, pucker_plot, pyranose_plot
 from ..ramachandran_plot import ramachandran_figure
 from ..residue_plots import agreement_figure
@@ -262,23 +263,13 @@ def _doubt_item(doubt: LocatedDoubt) -> Item:
 def _places_to_look(summary: Mapping[str, Any], geometry: Mapping[str, Any]) -> list[Item]:
     """Return the residues that stand out by one measure or another, each with a button."""
     finder = ResidueFinder(summary["residues"])
+    deviations = [atoms for atoms in (geometry["worst_bond_atoms"], geometry["worst_angle_atoms"]) if atoms]
     lists = {
         "Lowest correlations": [each["residue"] for each in summary["worst_residues"]],
-        "Ramachandran outliers": geometry["ramachandran_outliers"] or [],
-        "Rotamer outliers": geometry["rotamer_outliers"],
-        "Sugar pucker outliers": geometry["pucker_outliers"],
-        "Sugars with an unusual ring": geometry["pyranose_outliers"],
-        "Suite outliers": geometry["suite_outliers"],
-        "Wrong-handed centres": geometry["wrong_centres"],
-        "Largest deviations of a bond and of an angle": [
-            atoms for atoms in (geometry["worst_bond_atoms"], geometry["worst_angle_atoms"]) if atoms
-        ],
+        **outliers_of(geometry),
+        "Largest deviations of a bond and of an angle": deviations,
     }
-    return [
-        Item(f"{name}:", [Spot(each, finder.named_in(each)) for each in found[:12]])
-        for name, found in lists.items()
-        if found
-    ]
+    return places_to_look(lists, finder)
 
 
 def _cite_and_repeat(summary: Mapping[str, Any]) -> Section:

@@ -50,6 +50,19 @@ def test_magnesium_has_six_waters_at_the_published_distance() -> None:
     )
 
 
+def test_waters_of_one_name_are_counted_each() -> None:
+    """As in files whose waters begin again at 1."""
+    topology, positions = octahedron(2.07)
+    for residue in topology.residues():
+        residue.id = "1"
+    before = geometry_report(topology, positions)
+    assert before.as_dict()["metals"][0]["coordination"] == 6
+    moved = positions.copy()
+    moved[1, 0] = 3.5
+    changes = compare_geometry(before, geometry_report(topology, moved)).metal_changes
+    assert changes == ["A MG 1 (6 to 5: without A HOH 1 O)"]
+
+
 def test_iron_of_a_haem_binds_four_nitrogens_and_mostly_a_histidine(small_data: Path) -> None:
     model = read_model(small_data / "emd3488_5ni1/5me2.pdb")
     metals = geometry_report(model.topology, model.positions).as_dict()["metals"]

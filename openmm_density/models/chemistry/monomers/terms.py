@@ -256,8 +256,9 @@ class _Search:
             if not known:
                 unlinked.append(f"{atom_label(self._atoms[i])} to {atom_label(self._atoms[j])}")
                 continue
-            # Of α and β links the hand of the anomeric carbon tells.
-            link, pair = next((each for each in known if self._has_hands(*each)), known[0])
+            link, pair = known[0]
+            if len(known) > 1:  # of α and β links the hand of the anomeric carbon tells
+                link, pair = next((each for each in known if self._has_hands(*each)), known[0])
             for residue, side in zip(pair, (link.side1, link.side2)):
                 if side.mod:
                     changes[residue] = (*changes[residue], side.mod)
