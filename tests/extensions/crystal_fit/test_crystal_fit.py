@@ -239,8 +239,8 @@ def test_a_model_elsewhere_in_the_cell_is_doubted_before_the_first_cycle(folder,
 
 
 def atoms_of(path):
-    found = [cra.atom for cra in gemmi.read_structure(str(path))[0].all()]
-    return np.array([[*atom.pos.tolist(), atom.b_iso] for atom in found])
+    structure = gemmi.read_structure(str(path))  # its atoms end with it
+    return np.array([[*cra.atom.pos.tolist(), cra.atom.b_iso] for cra in structure[0].all()])
 
 
 def test_a_start_that_no_cycle_betters_is_the_result_and_an_unstable_cycle_the_last(
