@@ -298,7 +298,7 @@ def _backbone_doubt(summary: Mapping[str, Any]) -> list[Doubt]:
 
 
 def _chemistry_doubts(summary: Mapping[str, Any]) -> list[Doubt]:
-    """Return doubts about puckers and suites made outliers, base pairs opened, other rings of sugars, and what metals bind."""
+    """Return doubts about puckers and suites made outliers, base pairs opened, other rings of sugars, and what metals lost."""
     doubts = []
     before, after = summary["geometry_initial"], summary["geometry_final"]
     mended = {*before.get("pyranose_outliers", ())} - {*after.get("pyranose_outliers", ())}
@@ -327,7 +327,7 @@ def _chemistry_doubts(summary: Mapping[str, Any]) -> list[Doubt]:
             [
                 each
                 for each in summary["metal_changes"]
-                if not any(each.partition(" (")[0] in known for known in told)
+                if " without " in each and not any(each.partition(" (")[0] in known for known in told)
             ],
             "the fit changed what metals bind:",
         ),

@@ -418,10 +418,11 @@ def test_opened_base_pairs_new_pucker_outliers_and_changed_sugars_are_doubts_wit
         # The second one has a usual chair now.
         "pyranose_changes": ["A NAG 1 (4C1 to 3,OB)", "A BMA 3 (E1 to 4C1)"],
     }
-    # The zinc is told of already.
+    # The zinc is told of already, and the iron has what it lacked.
     summary["metal_changes"] = [
         "A MG 5 (6 to 5: without A HOH 7 O)",
         "A ZN 6 (4 to 3: without A CYS 9 SG)",
+        "A HEM 8 FE (4 to 5: with A HIS 10 NE2)",
     ]
     summary["worse_geometry"] = [{"kind": "metal", "atoms": "A CYS 9 SG - A ZN 6 ZN"}]
     puckers, pairs, rings, metals = doubts._chemistry_doubts(summary)
