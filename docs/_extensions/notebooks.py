@@ -14,6 +14,7 @@ import nbformat
 from docutils import nodes
 from myst_nb.core.read import read_myst_markdown_notebook
 from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
 from sphinx.util.osutil import relative_uri
 
 ARCHIVE = "openmm-density.zip"
@@ -47,6 +48,13 @@ if importlib.util.find_spec("openmm_density") is None:
 def is_notebook(page: Path) -> bool:
     """Return whether a page has cells that run."""
     return page.suffix == ".md" and page.read_text(encoding="utf-8").startswith("---\nfile_format: mystnb\n")
+
+
+def spread(app: Sphinx, env: BuildEnvironment, names: list[str]) -> None:
+    """Put as many pages behind one notebook as behind another: each process reads pages in a row, and runs what it meets."""
+    names.sort(key=lambda name: not is_notebook(Path(env.doc2path(name))))
+    distance = sum(is_notebook(Path(env.doc2path(name))) for name in names) or 1
+    names[:] = [name for first in range(distance) for name in names[first::distance]]
 
 
 def notebook(text: str) -> nbformat.NotebookNode:
@@ -88,6 +96,7 @@ def link(
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Take part in making pages, and act when the site is there."""
+    app.connect("env-before-read-docs", spread)
     app.connect("html-page-context", link)
     app.connect("build-finished", write)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
