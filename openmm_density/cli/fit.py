@@ -135,7 +135,7 @@ def _with_parts(record: FitRecord, folder: OutputFolder, display: Display, stopw
                 files.corrections.apply(files.read_map()),
                 files.resolution,
                 path,
-                read=options.prediction.read_model,
+                read=options.prediction.to_be_placed().read_model,
                 device="cuda" if options.run.platform == "CUDA" else "cpu",
                 threads=options.run.threads,
                 tell=lambda done, total, label: display.update(done, total, f"placing {label}", None),

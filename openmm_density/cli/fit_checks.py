@@ -80,12 +80,6 @@ def _check_placing(options: FitOptions, n_models: int) -> None:
             argument="pae",
             remedy="leave it out, or give the domains as models of their own",
         )
-    if prediction.pae and prediction.trim is not None:
-        raise InputError(
-            f"is of all residues, of which {as_argument('trim')} leaves out some before chains or domains are placed",
-            argument="pae",
-            remedy=f"leave out {as_argument('trim')}",
-        )
     if files.place == "off":
         raise InputError(
             "keeps one model where it is, and several or copies are given",

@@ -176,9 +176,13 @@ class Prediction:
 
         return with_predicted_errors(model, self.pae)
 
+    def to_be_placed(self) -> Prediction:
+        """Return what is placed: with expected errors all residues that these are of; the fit leaves some out."""
+        return self if self.pae is None else replace(self, trim=None)
+
     def has_domains(self, path: str) -> bool:
         """Return whether a prediction is sure of several domains, and not of how they lie beside each other."""
-        if self.pae is None or self.trim is not None:
+        if self.pae is None:
             return False
         from ..models.predicted_errors import predicted_domains
 

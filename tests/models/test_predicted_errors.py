@@ -20,6 +20,7 @@ from openmm_density.models.predicted_errors import (
     read_unit,
     with_predicted_errors,
 )
+from openmm_density.models.structure_files import write_model_cif
 
 from ..predicted_models import write_prediction
 from ..small_models import ADK_OPEN
@@ -83,6 +84,14 @@ def test_trimmed_models_have_their_own_rows(tmp_path: Path, kind: str) -> None:
     found = with_predicted_errors(trimmed, _written(tmp_path, kind, _matrix()))
     assert found.confidence is not None
     assert found.confidence.errors == pytest.approx(_matrix().astype(np.float32)[np.ix_(kept, kept)])
+
+    # Domains are placed with all residues, and the fit reads what was placed.
+    asked = Prediction(predicted="yes", trim=60.0, pae=str(_written(tmp_path, kind, _matrix())))
+    whole = asked.to_be_placed().read_model(str(path))
+    write_model_cif(tmp_path / "placed.cif", whole, whole.positions)
+    placed = asked.read_model(str(tmp_path / "placed.cif"))
+    assert [int(residue.id) - 1 for residue in placed.topology.residues()] == kept
+    assert placed.confidence.errors == pytest.approx(found.confidence.errors)
 
 
 def _nan(matrix: np.ndarray) -> np.ndarray:
@@ -163,8 +172,12 @@ def test_residues_beside_a_hinge_go_to_the_domain_that_is_surest_of_them(
     matrix[110:120, 120:] = matrix[120:, 110:120] = 3.0
     found = predicted_domains(matrix)
     assert (found[:120] == found[0]).all() and (found[120:] == found[-1]).all() and found[0] != found[-1]
-    for errors, several in ((matrix, True), (np.minimum(matrix, 2.0), False)):
-        prediction = Prediction(predicted="yes", trim=None, pae=str(_written(tmp_path, "colabfold", errors)))
+    for errors, several, trim in (
+        (matrix, True, None),
+        (np.minimum(matrix, 2.0), False, None),
+        (matrix, True, 60.0),
+    ):
+        prediction = Prediction(predicted="yes", trim=trim, pae=str(_written(tmp_path, "colabfold", errors)))
         assert prediction.has_domains(str(model.path)) is several
 
 
