@@ -1,4 +1,4 @@
-"""Alternate conformers that were moved keep the bonds, angles and contacts that the file has, with what they share too."""
+"""Keep the bonds, angles and contacts of the file in alternate conformers that were moved."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from .chemistry.topologies import bonded_pairs
 from .model import Model
 
 OFF = 0.03
-"""Å by which a bond may be longer or shorter than in the file, a distance over an angle twice as much."""
+"""Å by which a bond may differ from the file's; the distance across an angle may differ by twice as much."""
 CONTACT = 2.6
-"""Å: atoms that are not bonded come no nearer to each other than this, or than they were in the file."""
+"""Å: atoms that are not bonded come no closer than this, or than they were in the file."""
 _BOND, _ANGLE, _TORSION, _TOUCH, _STAY = 1.0, 0.5, 0.1, 0.2, 0.03
 """Weights of bonds, of distances over an angle and over a torsion, of contacts, and of the place."""
 _MOST_STEPS, _LONGEST_STEP, _STILL = 40, 0.3, 1e-3
@@ -27,14 +27,14 @@ _MOST_STEPS, _LONGEST_STEP, _STILL = 40, 0.3, 1e-3
 
 @dataclass(frozen=True)
 class _Pairs:
-    """Lengths in Å between alternate atoms and others, by their numbers behind the atoms of the model."""
+    """Distances in Å between alternate atoms and others; alternates are numbered after the atoms of the model."""
 
     ends: np.ndarray
     lengths: np.ndarray
     weights: np.ndarray
 
     def excess(self, places: np.ndarray) -> np.ndarray:
-        """Return by how much they are longer at other places."""
+        """Return by how much they are longer at other positions."""
         return np.linalg.norm(places[self.ends[:, 0]] - places[self.ends[:, 1]], axis=1) - self.lengths
 
     def chosen(self, which: np.ndarray) -> _Pairs:
@@ -42,9 +42,9 @@ class _Pairs:
 
 
 class AlternateGeometry:
-    """Bonds, angles and contacts of the alternate conformers of a model as its file has them.
+    """Bonds, angles and contacts of a model's alternate conformers, as in its file.
 
-    An alternate atom is bonded to what has its label or none; waters are bonded to nothing. Attributes: `bonds` int (M, 2) of
+    An alternate atom is bonded to atoms with its label or none; waters have no bonds. Attributes: `bonds` int (M, 2) of
     alternate atoms, which are numbered behind those of the model, with others.
     """
 
@@ -73,7 +73,7 @@ class AlternateGeometry:
         self._pairs = _Pairs(ends, lengths, weights)
 
     def mended(self, positions: np.ndarray, alternates: np.ndarray) -> np.ndarray:
-        """Return the alternates (K, 3) in Å, mended where they are off beside the atoms at `positions` (N, 3)."""
+        """Return the alternates (K, 3) in Å, corrected where their geometry with the atoms at `positions` (N, 3) is strained."""
         start = np.concatenate([positions, alternates])
         places, moving = start.copy(), self._moving(start)
         if not moving.any():
@@ -106,7 +106,7 @@ class AlternateGeometry:
         return ends[once & within & (~water | ~self._is_heavy[ends].all(axis=1)) & ~metal.all(axis=1)]
 
     def _together(self, ends: np.ndarray) -> np.ndarray:
-        """Return whether the atoms of pairs are there together."""
+        """Return whether the atoms of pairs can be present together."""
         first, second = self._labels[ends].T
         return (first == second) | (first == "") | (second == "")
 
@@ -133,7 +133,7 @@ class AlternateGeometry:
         return pairs.chosen(pairs.excess(places) < 0)
 
     def _moving(self, places: np.ndarray) -> np.ndarray:
-        """Return which atoms are of alternates that hang together with something that is off."""
+        """Return which atoms belong to alternates connected to a strained term."""
         pairs, touching = self._pairs, self._contacts(places)
         bound = np.where(pairs.weights == _BOND, OFF, 2 * OFF)
         off = (np.abs(pairs.excess(places)) > bound) & (pairs.weights != _TORSION)
@@ -148,7 +148,7 @@ class AlternateGeometry:
     def _step(
         self, places: np.ndarray, start: np.ndarray, moving: np.ndarray, columns: np.ndarray, bonded: _Pairs
     ) -> np.ndarray:
-        """Return the step (M, 3) of the atoms that move to where lengths are right in first order, by least squares."""
+        """Return the step (M, 3) of the moving atoms that corrects all lengths to first order, by least squares."""
         touching = self._contacts(places)
         touching = touching.chosen(moving[touching.ends].any(axis=1))
         ends, weights = (

@@ -1,4 +1,4 @@
-"""Alternate conformers that are not fitted: they are kept, and move rigidly with the residue that they belong to."""
+"""Alternate conformers that are not fitted: they are kept and move rigidly with their residue."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .chemistry.elements import is_hydrogen
 from .model import AtomRecord, Model
 from .superposition import superposition
 
-# Bonds from what alternates to the farthest atom that tells where it belongs: these keep bond lengths, angles and torsions there.
+# Atoms up to this many bonds away guide an alternate conformer: they preserve bond lengths, angles and torsions at the junction.
 REACH = 3
 
 _FRAMES = (("N", "CA", "C"), ("C3'", "C4'", "C5'"))
@@ -22,7 +22,7 @@ _FRAMES = (("N", "CA", "C"), ("C3'", "C4'", "C5'"))
 def moved_with_residues(model: Model, positions: np.ndarray) -> np.ndarray:
     """Return the positions of the alternate conformers of a model, moved with its fitted atoms.
 
-    Each conformer moves rigidly, by the motion that best superposes what it shares with the fitted one: the atoms of its
+    Each conformer moves rigidly, by the motion that best superposes the atoms it shares with the fitted one: the atoms of its
     residue without alternates that are at most three bonds from those with; where these are fewer than three, the backbone of
     the fitted conformer; where there is none, the atoms of the same names, and of a single atom, such as a water, its shift.
     Where this strains bonds or angles to what a conformer shares, or to a conformer of the same label in another residue, or
@@ -61,7 +61,7 @@ def motions_with_residues(
 def _guides(
     records: Sequence[AtomRecord], atoms: list[int], names: set[str], bonded: dict[int, set[int]]
 ) -> list[int]:
-    """Return the fitted atoms of a residue that tell where a conformer with atoms of some names belongs."""
+    """Return the fitted atoms of a residue that guide a conformer with atoms of these names."""
     shared = [k for k in atoms if not records[k].altloc]
     near = _within(REACH, (k for k in atoms if records[k].altloc and records[k].name in names), bonded)
     frame = [k for k in atoms for frame in _FRAMES if records[k].name in frame]
@@ -71,7 +71,7 @@ def _guides(
 
 
 def _within(reach: int, starts: Iterable[int], bonded: dict[int, set[int]]) -> set[int]:
-    """Return what is at most some bonds from where one starts."""
+    """Return what is within a number of bonds of a starting atom."""
     found = set(starts)
     for _ in range(reach):
         found |= {neighbour for k in found for neighbour in bonded[k]}

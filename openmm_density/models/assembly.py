@@ -1,4 +1,4 @@
-"""What a symmetric assembly is to the fit of one unit of it: the operators of its copies, and how they were found."""
+"""A symmetric assembly of which one unit is fitted: the operators of its copies, and how they were found."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class AssemblySymmetry:
         return float(known.mean()) if len(known) else float("nan")
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what ``summary.json`` says of it."""
+        """Return what ``summary.json`` reports about it."""
         return {
             "symmetry": self.name,
             "copies": len(self.operators),
@@ -100,7 +100,7 @@ def clashes_with_copies(topology: app.Topology, positions: np.ndarray, operators
 
 
 def copied_topology(topology: app.Topology, n_copies: int) -> app.Topology:
-    """Return a topology so many times over, copy after copy, without bonds."""
+    """Return a topology repeated a number of times, copy after copy, without bonds."""
     found = app.Topology()
     for _ in range(n_copies):
         for chain in topology.chains():

@@ -1,4 +1,4 @@
-"""The bonds of a model that was read: standard ones, those of its file, and those that distances show."""
+"""The bonds of a model: standard ones, those in its file, and those inferred from distances."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TRIANGLE_SLACK = {False: 0.1, True: 0.25}
 TORN_BOND_SLACK = 0.75
 
 BACKBONE_BONDS = (("C", "N"), ("O3'", "P"))
-"""Names of the atoms that join a residue to the one behind it in its polymer."""
+"""Names of the atoms that join a residue to the next one in its polymer."""
 
 NEAR, LONGEST_OF_STANDARD = 3.2, 2.4
 """Å: no bond is longer; between residues of proteins, DNA and RNA none is longer than two sulphurs and the slack."""
@@ -43,7 +43,7 @@ _NAMED_BONDS = (gemmi.ConnectionType.Covale, gemmi.ConnectionType.Disulf, gemmi.
 def named_connections(
     model: Model, structure: gemmi.Structure
 ) -> Iterable[tuple[gemmi.Connection, tuple[int, int]]]:
-    """Yield what LINK, SSBOND and _struct_conn name among the atoms that were read."""
+    """Yield the connections in LINK, SSBOND and _struct_conn between atoms that were read."""
     by_name: dict[tuple[str, int, str, str, str], int] = {}
     for index, record in enumerate(model.records):
         place = record.chain, record.residue_number, record.insertion_code
@@ -70,7 +70,7 @@ def named_connections(
 def links_of_file(
     model: Model, structure: gemmi.Structure, connections: list[tuple[gemmi.Connection, tuple[int, int]]]
 ) -> tuple[Link, ...]:
-    """Return the covalent, disulphide and metal bonds that the file names, of conformers that were kept."""
+    """Return the covalent, disulphide and metal bonds in the file between conformers that were kept."""
     found: dict[tuple[frozenset[int], bool], Link] = {}
     for connection, (i, j) in connections:
         if connection.type not in _NAMED_BONDS:
@@ -91,7 +91,7 @@ def links_of_file(
 
 
 def connections_of_alternates(model: Model, structure: gemmi.Structure) -> list[gemmi.Connection]:
-    """Return the bonds that the file names of the conformers that were not chosen, which are written again with them."""
+    """Return the file's bonds of the conformers that were not chosen; they are written with these."""
     known = {
         (record.chain, record.residue_number, record.insertion_code, record.name, record.altloc)
         for record in model.alternates.records
@@ -113,7 +113,7 @@ def connections_of_alternates(model: Model, structure: gemmi.Structure) -> list[
 def add_bonds(
     model: Model, structure: gemmi.Structure, connections: list[tuple[gemmi.Connection, tuple[int, int]]]
 ) -> None:
-    """Add to the topology of a model the bonds that names, its file and distances tell."""
+    """Add bonds to a model's topology: by atom names, from its file, and by distance."""
     topology, positions = model.topology, model.positions
     _check_crowding(model)
     topology.createStandardBonds()
@@ -141,7 +141,7 @@ def add_bonds(
         neighbours[b.index].add(a.index)
     chemistry = LinkChemistry(atoms, positions, neighbours)
     unexplained = []
-    # Those that look most like bonds take the valences.
+    # Those that look most like bonds use up the valences first.
     for i, j in sorted(
         (pair for pair in near if frozenset(pair) not in bonded),
         key=lambda pair: _excess(atoms, positions, *pair),
@@ -158,7 +158,7 @@ def add_bonds(
 def _without_triangles(
     atoms: Sequence[app.topology.Atom], positions: np.ndarray, pairs: list[tuple[int, int]]
 ) -> list[tuple[int, int]]:
-    """Return pairs without those that are long, and of neighbours of one atom: the oxygens of a distorted carboxylate."""
+    """Return pairs without long ones between neighbours of one atom, such as the oxygens of a distorted carboxylate."""
     excess = {
         (i, j): float(np.linalg.norm(positions[i] - positions[j]))
         - covalent_radius(atoms[i])
@@ -182,7 +182,7 @@ def _without_triangles(
 def _torn(
     topology: app.Topology, positions: np.ndarray, bonded: Set[frozenset[int]]
 ) -> Iterable[tuple[int, int]]:
-    """Yield the pairs that hold the parts of a ligand together, which is one whatever the lengths of its bonds."""
+    """Yield the pairs that connect the parts of a ligand, which is one molecule whatever its bond lengths."""
     standard = standard_residue_names()
     for residue in topology.residues():
         atoms = [atom for atom in residue.atoms() if not (is_hydrogen(atom) or is_metal(atom))]
@@ -196,7 +196,7 @@ def _torn(
         if parts > 1:
             symbols = np.array([atom.element.symbol if atom.element is not None else "" for atom in atoms])
             oxygens = known & (symbols == "O")
-            # A carboxylate that lies apart is bonded by its carbon.
+            # A detached carboxylate is bonded through its carbon.
             carbons = (symbols == "C") & (known.sum(axis=1) == 2) & (oxygens.sum(axis=1) == 2)
             nearer = 0.25 * (carbons * 1.0 - oxygens[carbons].any(axis=0))
             beyond -= nearer[:, None] + nearer
@@ -207,7 +207,7 @@ def _torn(
 
 
 def _excess(atoms: Sequence[app.topology.Atom], positions: np.ndarray, i: int, j: int) -> float:
-    """Return by how much two atoms are farther apart, or nearer, than their covalent radii, in Å."""
+    """Return by how much the distance of two atoms exceeds the sum of their covalent radii, in Å; it may be negative."""
     return abs(
         float(np.linalg.norm(positions[i] - positions[j]))
         - covalent_radius(atoms[i])
@@ -216,7 +216,7 @@ def _excess(atoms: Sequence[app.topology.Atom], positions: np.ndarray, i: int, j
 
 
 def _continues_backbone(a: app.topology.Atom, b: app.topology.Atom) -> bool:
-    """Return whether two atoms join neighbours in one polymer."""
+    """Return whether two atoms join consecutive residues of one polymer."""
     first, second = sorted((a, b), key=lambda atom: atom.index)
     neighbours = (
         second.residue.index == first.residue.index + 1 and first.residue.chain is second.residue.chain
@@ -289,7 +289,7 @@ def _check_crowding(model: Model) -> None:
     if neighbours[crowded] > MOST_NEIGHBOURS:
         atom = model.records[crowded].describe()
         raise InputError(
-            f"atom {atom} has {neighbours[crowded]} others within {NEAR:g} Å, more than there is room for",
+            f"atom {atom} has {neighbours[crowded]} others within {NEAR:g} Å, which is impossible",
             source=model.path,
             remedy="correct the coordinates, which are in Å, or keep only one of the models that lie on top of each other",
         )

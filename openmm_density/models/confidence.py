@@ -1,4 +1,4 @@
-"""How sure a prediction is of its atoms: pLDDT, and the errors and B factors that it stands for."""
+"""The confidence of a prediction: pLDDT, and the errors and B factors that it implies."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ UNSURE = 50.0
 
 SURE = 70.0
 """pLDDT from which a backbone is generally right, by the same authors."""
-# Å² that a column of a PDB file holds.
+# Å²: the largest B factor that fits the column of a PDB file.
 _LARGEST_B = 999.99
 
 
 @dataclass(frozen=True)
 class Confidence:
-    """How sure a prediction is of its atoms.
+    """The confidence of a prediction in its atoms.
 
     Attributes
     ----------
     plddt : np.ndarray, shape (N,)
         0 to 100, NaN where the file says nothing.
     program : str
-        What predicted it, as in ``AlphaFold``; empty where that is not known.
+        The program that predicted it, such as ``AlphaFold``; empty where unknown.
     column : np.ndarray, shape (N,), or None
         The B column of the file, where that holds pLDDT; else it holds B factors.
     told_by : str
         How it was recognised, as in ``its header``.
     scale : float
-        What the column is multiplied with.
+        The factor by which the column is multiplied.
     column_of_alternates : np.ndarray, shape (K,)
         That of the model's `Alternates`.
     errors : np.ndarray of float32, shape (R, R), or None
-        By how much each residue is expected to be off, in Å, seen from each (PAE); NaN where the file says nothing. See
+        Expected error of each residue, in Å, when aligned on each other one (PAE); NaN where the file says nothing. See
         `openmm_density.models.predicted_errors`.
     trim : float or None
         The confidence below which residues of the file were left out.
@@ -55,14 +55,14 @@ class Confidence:
     def of_atoms(
         self, before: Sequence[tuple[object, ...]], after: Sequence[tuple[object, ...]], trim: float
     ) -> Confidence:
-        """Return the confidence of those atoms that are left, by what tells each from the others."""
+        """Return the confidence of the remaining atoms, by the keys that identify them."""
         places = {name: k for k, name in enumerate(before)}
         kept = [places[name] for name in after]
         column = None if self.column is None else self.column[kept]
         return replace(self, plddt=self.plddt[kept], column=column, trim=trim)
 
     def sentence(self) -> str:
-        """Return a sentence for the user on what the model is taken for."""
+        """Return a sentence that tells the user what the model is taken for."""
         by = f" by {self.program}" if self.program else ""
         what = f"Taken for a prediction{by}, told by {self.told_by}: "
         if self.column is None:
@@ -76,7 +76,7 @@ class Confidence:
 
 
 def residue_means(values: np.ndarray, residue_of: np.ndarray, n_residues: int) -> np.ndarray:
-    """Return the means of values that are numbers over residues, (R,); NaN for residues without any."""
+    """Return the means of finite values over residues, (R,); NaN for residues without any."""
     known = np.isfinite(values)
     counts = np.bincount(residue_of[known], minlength=n_residues)
     sums = np.bincount(residue_of[known], values[known], n_residues)
@@ -84,10 +84,10 @@ def residue_means(values: np.ndarray, residue_of: np.ndarray, n_residues: int) -
 
 
 def plddt_error(plddt: np.ndarray) -> np.ndarray:
-    """Return the error in Å that pLDDT from 0 to 100 stands for, Δ = 1.5 Å exp(4 (0.7 - pLDDT/100)).
+    """Return the error in Å implied by pLDDT from 0 to 100, Δ = 1.5 Å exp(4 (0.7 - pLDDT/100)).
 
-    From N. Hiranuma et al., Nat. Commun. 12, 1340 (2021), as in R. D. Oeffner et al., Acta Cryst. D78, 1303 (2022); that of 50
-    where there is none.
+    From N. Hiranuma et al., Nat. Commun. 12, 1340 (2021), as in R. D. Oeffner et al., Acta Cryst. D78, 1303 (2022); pLDDT 50 is
+    assumed where there is none.
     """
     return 1.5 * np.exp(4 * (0.7 - np.nan_to_num(plddt, nan=UNSURE) / 100))
 

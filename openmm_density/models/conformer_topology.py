@@ -1,4 +1,4 @@
-"""The atoms of a model with those of further conformers behind them, as one topology."""
+"""The atoms of a model, followed by those of further conformers, as one topology."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class FurtherConformers:
     originals : np.ndarray of int, shape (K,)
         The atom of the topology that is the same in the first conformer; -1 for none.
     alternates : np.ndarray of int, shape (K,)
-        Which of a model's `Alternates` each is; -1 for one that was built.
+        The index of each in a model's `Alternates`; -1 for one that was built.
     residue_names : tuple of str, length K
-        Of those that are of another residue than the one in whose place they are; else empty. None is, where not given.
+        Names of those that belong to another residue than the one they replace; else empty. By default none does.
     bonds : np.ndarray of int, shape (M, 2)
-        The bonds of these, among all N + K atoms; the others are bonded as the first conformer is.
+        The bonds of these, among all N + K atoms; the others have the bonds of the first conformer.
     """
 
     topology: app.Topology
@@ -60,7 +60,7 @@ class FurtherConformers:
     def not_chosen(
         cls, model: Model, topology: app.Topology | None = None, prepared_index: np.ndarray | None = None
     ) -> FurtherConformers:
-        """Return those of a model that were not chosen, of its own topology, or of what it was prepared to."""
+        """Return a model's conformers that were not chosen, for its own topology or the prepared one."""
         own, alternates = model.topology, model.alternates
         index = np.arange(own.getNumAtoms()) if prepared_index is None else prepared_index
         every = list((topology or own).atoms())
@@ -98,7 +98,7 @@ class FurtherConformers:
 
     @cached_property
     def joined(self) -> app.Topology:
-        """The topology of all N + K atoms: each conformer is a residue of its own, bonded as the first one is."""
+        """The topology of all N + K atoms: each conformer is a residue of its own, with the bonds of the first one."""
         joined = app.Topology()
         joined.setPeriodicBoxVectors(self.topology.getPeriodicBoxVectors())
         atoms: list[app.topology.Atom] = []
@@ -141,7 +141,7 @@ class FurtherConformers:
             atoms.append(joined.addAtom(name, openmm_element(element), new))
 
     def chains(self) -> list[np.ndarray]:
-        """Return the atoms of each chain of the topology with those of its conformers, for what is shared by a chain."""
+        """Return the atoms of each chain of the topology with those of its conformers, for values that a chain shares."""
         residues = list(self.topology.residues())
         of_atom = [atom.residue.chain.index for atom in self.topology.atoms()]
         numbers = np.array([*of_atom, *(residues[k].chain.index for k in self.residues.tolist())])
@@ -149,7 +149,7 @@ class FurtherConformers:
 
 
 def _names_of_other_residues(model: Model, alternates: np.ndarray) -> tuple[str, ...]:
-    """Return the residue names of some alternates that are of another residue than the one in whose place they are, else ""."""
+    """Return the residue names of alternates that belong to another residue than the one they replace, else ""."""
     fitted = []
     for residue in model.topology.residues():
         records = [model.records[atom.index] for atom in residue.atoms()]
@@ -165,7 +165,7 @@ def _names_of_other_residues(model: Model, alternates: np.ndarray) -> tuple[str,
 @takes_units("positions")
 @dataclass(frozen=True)
 class PlacedConformers:
-    """Further conformers of a model where they are.
+    """Further conformers of a model, with positions and occupancies.
 
     Attributes
     ----------
@@ -188,19 +188,19 @@ class PlacedConformers:
         ----------
         model : Model
         positions : np.ndarray, shape (N, 3), optional
-            Where the model is, in Å, with which they have moved; by default where it was read.
+            Positions of the model, in Å, with which they have moved; by default as read.
         """
         if not len(model.alternates):
             return None
         moved = model.alternates.positions if positions is None else moved_with_residues(model, positions)
         others = FurtherConformers.not_chosen(model)
-        # Those that no atom can have count as the nearest that one can have.
+        # Impossible occupancies count as the nearest possible ones.
         occupancies = np.clip(model.alternates.occupancies[others.alternates], 0.0, 1.0)
         return cls(others, moved[others.alternates], occupancies)
 
 
 class AllConformers(NamedTuple):
-    """The atoms of a model with those of all its alternate conformers behind them, as a map shows them.
+    """The atoms of a model, followed by those of all its alternate conformers, as a map shows them.
 
     Attributes
     ----------
@@ -218,9 +218,9 @@ class AllConformers(NamedTuple):
 
 
 def all_conformers(model: Model) -> AllConformers:
-    """Return the atoms of all conformers of a model, hydrogens too, where it was read.
+    """Return the atoms of all conformers of a model as read, hydrogens included.
 
-    Occupancies that no atom can have count as the nearest that one can have; there is a warning.
+    Impossible occupancies count as the nearest possible ones, with a warning.
 
     Raises
     ------

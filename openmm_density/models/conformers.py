@@ -1,4 +1,4 @@
-"""Choose a conformer for each residue of a file, one that is the same wherever residues with alternates meet."""
+"""Choose a conformer for each residue of a file, the same one for residues whose alternates touch."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from scipy.spatial import cKDTree
 from .chemistry.residues import is_water
 
 JOINED, APART = 2.0, 2.2
-"""Å up to which atoms under one label join residues, and from which those under different labels could be there together."""
+"""Å up to which atoms with one label join residues, and from which atoms with different labels can be present together."""
 
 
 @dataclass(frozen=True)
 class AlternateAtom:
     """An atom of a conformer that was not chosen, of a residue of a chain of the file.
 
-    It is behind so many atoms of the residue that has it, less one, and, where it is of a residue that is there in turn with
-    another one, in the place of that host.
+    It follows the given number of atoms, less one, of the residue that has it and, where its residue alternates with
+    another one, takes the place of that host.
     """
 
     atom: gemmi.Atom
@@ -34,10 +34,10 @@ class AlternateAtom:
 
 @dataclass
 class ReadResidue:
-    """One residue while it is read: the file's names, the conformer chosen, and the atoms of the others.
+    """One residue during reading: the file's names, the chosen conformer, and the atoms of the others.
 
-    Each atom has its source, a residue of the file, which bears another name where an atom without a label is of several; and
-    its part, a number that ascends as they stand in the file.
+    Each atom has its source, a residue of the file, which has another name where an atom without a label belongs to several; and
+    its part, a number that ascends in the order of the file.
     """
 
     name: str
@@ -58,7 +58,7 @@ class ReadResidue:
     whole: ReadResidue | None = field(default=None, init=False)
 
     def position(self, name: str) -> np.ndarray | None:
-        """Return the place of the atom of a name in Å, if there is one."""
+        """Return the position of the atom with a name in Å, if there is one."""
         for atom, atom_name in zip(self.atoms, self.atom_names):
             if atom_name == name:
                 return np.array(atom.pos.tolist())
@@ -67,7 +67,7 @@ class ReadResidue:
 
 @dataclass
 class _Place:
-    """What a chain has under one number, as one residue or as several that are there in turn, and the label chosen there."""
+    """The residue of a chain at one number, or the residues that alternate there, and the chosen label."""
 
     chain: str
     first_of_chain: bool
@@ -87,7 +87,7 @@ class _Place:
         self.label = max(self.shares, key=lambda label: self.shares[label], default="")
 
     def takes(self, residue: gemmi.Residue) -> bool:
-        """Return whether a residue of another name is there in turn with those that are here."""
+        """Return whether a residue of another name alternates with those at this place."""
         last, labels = self.residues[-1], {atom.altloc for atom in residue}
         return (
             residue.seqid == last.seqid
@@ -100,7 +100,7 @@ class _Place:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all its atoms are there under one label alone."""
+        """Whether all its atoms are present under a single label."""
         return len(self.shares) == 1 and all(atom.has_altloc() for each in self.residues for atom in each)
 
     @property
@@ -115,10 +115,10 @@ class _Place:
 def kept_residues(model: gemmi.Model) -> list[ReadResidue]:
     """Choose conformers; return the residues in the file's order, each with the atoms of the conformers that were not chosen.
 
-    A conformer is what has one label, under one number even where residues have several names; an atom without a label is of
-    each. Where labelled atoms of different residues are bonded or too near to be there together, one label is chosen for all:
-    the one with the highest occupancy, the first of the file where they are equal. A residue that cannot be there with those
-    is an alternate of the one in whose place it is.
+    A conformer is the set of atoms with one label at one residue number, even where residues there have several names; an atom
+    without a label belongs to each. Where labelled atoms of different residues are bonded or too close to be present together,
+    one label is chosen for all: the one with the highest occupancy, the first of the file where they are equal. A residue that
+    cannot be present with those is an alternate of the one whose place it takes.
     """
     places = _places(model)
     _choose(places)
@@ -146,7 +146,7 @@ def kept_residues(model: gemmi.Model) -> list[ReadResidue]:
 
 
 def _host(places: list[_Place], number: int) -> int:
-    """Return the place that stays, of one that may itself be there in turn with another."""
+    """Return the place that stays, for one that may itself alternate with another."""
     while (host := places[number].host) is not None:
         number = host
     return number
@@ -169,7 +169,7 @@ def _places(model: gemmi.Model) -> list[_Place]:
 
 
 def _choose(places: list[_Place]) -> None:
-    """Choose one label for places that meet, and find those that are there in turn with others."""
+    """Choose one label for places that touch, and find those that alternate with others."""
     rows = [
         (number, atom.altloc, atom.pos.tolist())
         for number, place in enumerate(places)
@@ -202,7 +202,7 @@ def _choose(places: list[_Place]) -> None:
 
 
 def _best_label(part: list[_Place]) -> str:
-    """Return the label with most atoms in places that meet, each counted by its occupancy."""
+    """Return the label with most atoms in places that touch, weighted by occupancy."""
     weights: dict[str, float] = defaultdict(float)
     for place in part:
         for label, share in place.shares.items():
@@ -213,7 +213,7 @@ def _best_label(part: list[_Place]) -> str:
 
 
 def _give_way(places: list[_Place], meetings: list[tuple[int, int, str, str, float]]) -> None:
-    """Find the places that alternate with those of the chosen label where they meet; waters, bonded to nothing, stay."""
+    """Find the places that alternate with those of the chosen label where they touch; waters, without bonds, stay."""
     joined: dict[int, set[int]] = defaultdict(set)
     rivals: dict[int, list[tuple[float, int]]] = defaultdict(list)
     for a, b, label, other, distance in meetings:
@@ -230,7 +230,7 @@ def _give_way(places: list[_Place], meetings: list[tuple[int, int, str, str, flo
         standing = [(d, other) for d, other in rivals[number] if places[other].host is None]
         if places[number].host is not None or not standing:
             continue
-        # Residues that are bonded to it under its label are there only with it.
+        # Residues bonded to it under its label are present only with it.
         host, leaving = min(standing)[1], [number]
         for each in leaving:
             places[each].host = host
@@ -253,7 +253,7 @@ def _read(place: _Place) -> list[ReadResidue]:
                 chosen.append((atom, residue))
             else:
                 others.append(AlternateAtom(atom, residue, place.chain, len(chosen) - 1))
-    # A name that comes again without an altloc is another residue with the same number, as
+    # A name that repeats without an altloc is another residue with the same number, as
     # in water boxes whose numbers ran out.
     parts = _split_at_repeated_name(chosen)
     kept = [
@@ -272,7 +272,7 @@ def _read(place: _Place) -> list[ReadResidue]:
         )
         for number, part in enumerate(parts)
     ]
-    # Conformers of several residues of one number are those of the first.
+    # Conformers of several residues with one number belong to the first.
     last = len(parts[0]) - 1
     kept[0].alternates = [
         AlternateAtom(each.atom, each.residue, each.chain, min(each.after, last)) for each in others

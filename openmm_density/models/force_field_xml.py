@@ -1,4 +1,4 @@
-"""OpenMM's force field files (XML) as they are read: with what they include, and without the code that they may carry."""
+"""Reading of OpenMM's force field files (XML) with the files they include, and without the code that they may contain."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from openmm import app
 
 SCRIPTS = frozenset({"Script", "InitializationScript"})
-"""Elements whose text OpenMM executes: the one with every System that is made, the other when the file is read."""
+"""Elements whose text OpenMM executes: one with every System that it makes, the other when it reads the file."""
 
-# OpenMM evaluates this attribute as Python, and these are what it is for.
+# OpenMM evaluates this attribute as Python; these values are its intended use.
 _EVALUATED, _PLAIN = "useDispersionCorrection", frozenset({"True", "False", "0", "1"})
 
 
 @dataclass(frozen=True)
 class _File:
-    """A file to be loaded; one of OpenMM's own that includes nothing is left for OpenMM to read."""
+    """A file to be loaded; OpenMM reads its own files that include nothing."""
 
     path: Path
     content: bytes | None = None
@@ -39,7 +39,7 @@ class _File:
 
 
 def load_force_field(files: Sequence[Path], allow_scripts: bool = False) -> app.ForceField:
-    """Read force field files and what they include; OpenMM gets what was checked, so that no file can be exchanged."""
+    """Read force field files and what they include; OpenMM gets the checked text, so that no file can be swapped."""
     found = tuple(_with_included(files, allow_scripts))
     try:
         if all(is_shipped(file.path) for file in found):
@@ -55,7 +55,7 @@ def load_force_field(files: Sequence[Path], allow_scripts: bool = False) -> app.
 
 @lru_cache(maxsize=4)
 def _pickled(files: tuple[_File, ...]) -> bytes:
-    """Read files of OpenMM's own, once: a copy takes a fifth of the time, and may be added to."""
+    """Read OpenMM's own files once: a copy takes a fifth of the time, and can be extended."""
     return pickle.dumps(_force_field(files))
 
 
@@ -66,12 +66,12 @@ def _force_field(files: tuple[_File, ...]) -> app.ForceField:
 
 
 def files_read(files: Sequence[Path]) -> list[Path]:
-    """Name the files that `load_force_field` reads, those of OpenMM's own apart."""
+    """Name the files that `load_force_field` reads, without OpenMM's own."""
     return [file.path for file in _with_included(files, allow_scripts=True) if not is_shipped(file.path)]
 
 
 def find_file(name: str) -> Path:
-    """Find a file as OpenMM does, here or among its own; where both have it, OpenMM would take the one here."""
+    """Find a file as OpenMM does, here or among its own; where both exist, OpenMM would take the one here."""
     here, shipped = Path(name), _shipped(name)
     if not os.path.exists(here):
         if shipped is None:
@@ -91,7 +91,7 @@ def find_file(name: str) -> Path:
 
 
 def shipped_file(name: str) -> Path:
-    """Return the path of a file of OpenMM's own, whatever the present folder holds."""
+    """Return the path of OpenMM's own file, whatever the working folder holds."""
     found = _shipped(name)
     if found is None:
         raise InputError(
@@ -144,12 +144,12 @@ def _with_included(files: Sequence[Path], allow_scripts: bool) -> Iterator[_File
         includes = root.findall("Include")
         for include in includes:
             included = _included(path, include.get("file"))
-            # OpenMM, too, reads a file once.
+            # OpenMM also reads a file only once.
             if (real := os.path.realpath(included)) not in known:
                 known.add(real)
                 queue.append(included)
             root.remove(include)
-        # Handed over without them, as OpenMM would look for them anew.
+        # Passed on without its includes, which OpenMM would look up again.
         yield _File(path, ElementTree.tostring(root, "utf-8") if includes else content)
 
 

@@ -17,7 +17,7 @@ FORCE_FIELDS = {
 
 IMPLICIT_SOLVENTS = {"obc": "implicit/obc2.xml", "gbn2": "implicit/gbn2.xml"}
 RIGID = "rigid"
-"""What `openmm_density.models.prepare` calls it to keep ligands in shape by springs."""
+"""The option of `openmm_density.models.prepare` that keeps ligands in shape by springs."""
 SOLVENTS = ("none", *IMPLICIT_SOLVENTS, "water")
 """Nothing but a screened Coulomb interaction, generalised Born models, or water and ions in a box."""
 
@@ -25,7 +25,7 @@ SOLVENTS = ("none", *IMPLICIT_SOLVENTS, "water")
 def force_field_files(
     names: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], solvent: str = "none"
 ) -> tuple[Path, ...]:
-    """Return the files of a force field and an implicit solvent in OpenMM's order; known names mean OpenMM's own files."""
+    """Return the files of a force field and an implicit solvent in OpenMM's order; known names stand for OpenMM's own files."""
     check_force_field_names(names, solvent)
     files = []
     for name in _listed(names):
@@ -40,7 +40,7 @@ def force_field_files(
 def check_force_field_names(
     names: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], solvent: str = "none"
 ) -> None:
-    """Refuse names of force fields and solvents that are not known, without looking for files."""
+    """Refuse unknown names of force fields and solvents, without looking for files."""
     if solvent not in SOLVENTS:
         raise InputError(
             "must be a known solvent",
@@ -78,7 +78,7 @@ def check_ligands(ligand_forcefield: str | None, smiles: Mapping[str, str]) -> N
 
 
 def lasting_names(names: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
-    """Return names of force fields that mean the same in any folder: absolute paths of the user's files, other names as given."""
+    """Return names of force fields that hold in any folder: absolute paths of the user's files, other names as given."""
     listed = _listed(names)
     own = [None if name in FORCE_FIELDS else find_file(name) for name in listed]
     return [name if path is None or is_shipped(path) else str(path) for name, path in zip(listed, own)]

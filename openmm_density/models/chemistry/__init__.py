@@ -1,6 +1,6 @@
 """Facts about molecules, by the names, elements, bonds and positions of their atoms; no model files, no maps, no energies.
 
-What restraints hold, validation judges and rebuilding tries is found here: flat groups (`planes`), elements, residues and their
+Restraints, validation and rebuilding use what is found here: flat groups (`planes`), elements, residues and their
 names, the backbone and its chains, torsions, side chains, stereocentres, secondary structure, contacts, pierced rings, and the
 Ramachandran tables.
 """

@@ -9,7 +9,7 @@ import numpy as np
 from openmm import app
 
 BACKBONE = ("N", "CA", "C", "O")
-"""Heavy atoms of the backbone of an amino acid; a terminal one has OXT besides."""
+"""Heavy backbone atoms of an amino acid; a C-terminal one also has OXT."""
 
 
 class NamedAtoms(dict[str, int]):
@@ -44,7 +44,7 @@ def named_atom_table(topology: app.Topology, names: Sequence[str]) -> np.ndarray
         for atom in topology.atoms()
         if (column := columns.get(atom.name.replace("*", "'"))) is not None
     ]
-    # Of two of one name in a residue the first stays.
+    # Of two atoms with one name in a residue the first counts.
     rows, where, atoms = np.array(found[::-1], dtype=np.int64).reshape(-1, 3).T
     table[rows, where] = atoms
     return table
@@ -53,7 +53,7 @@ def named_atom_table(topology: app.Topology, names: Sequence[str]) -> np.ndarray
 def peptide_bonds(
     topology: app.Topology, residues: list[NamedAtoms]
 ) -> Iterator[tuple[NamedAtoms, NamedAtoms]]:
-    """Yield the residues before and behind each bond of an atom C and an N of another residue, so that no pair spans a gap."""
+    """Yield the residues before and after each C–N bond between residues; no pair spans a gap."""
     by_residue = {names.residue: names for names in residues}
     for a, b in topology.bonds():
         if a.residue is not b.residue and {a.name, b.name} == {"C", "N"}:
@@ -92,12 +92,12 @@ def trace_atom(names: NamedAtoms) -> int | None:
 
 
 def is_nucleotide(names: NamedAtoms) -> bool:
-    """Return whether a residue has the sugar of a nucleotide, by its atoms, as its name may be any."""
+    """Return whether a residue has a nucleotide's sugar, judged by its atoms, since its name can be anything."""
     return ("C1'" in names and "C4'" in names) or ("C1*" in names and "C4*" in names)
 
 
 def chains(residues: list[NamedAtoms]) -> list[np.ndarray]:
-    """Return the residues of each polymer chain; chains of one id are one as long as no residue number comes twice."""
+    """Return the residues of each polymer chain; chains with one id count as one as long as no residue number repeats."""
     found: dict[tuple[str, int], list[int]] = {}
     taken: dict[str, list[set[tuple[str, str]]]] = {}
     for names in residues:

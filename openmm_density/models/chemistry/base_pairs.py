@@ -13,9 +13,9 @@ from scipy.spatial import cKDTree
 from .backbone import named_atom_table
 
 LONGEST_BOND = 4.0
-"""Å between the heavy atoms of a hydrogen bond that counts; in a start bonds are stretched."""
+"""Å up to which heavy atoms form a hydrogen bond; in starting models such bonds are stretched."""
 
-# Between the planes of paired bases, and of a hydrogen bond with these: propellers and buckles of real pairs reach 30°.
+# Between the planes of paired bases, and between a hydrogen bond and these: propeller and buckle of real pairs reach 30°.
 _LARGEST_TILT = np.radians(50.0)
 _LARGEST_ELEVATION = np.radians(45.0)
 _LARGEST_STAGGER = 2.2  # Å between the planes
@@ -28,7 +28,7 @@ _ALWAYS = {
     **dict.fromkeys(("N7", "O2", "O4", "O6"), _TAKES),
     "O2'": _BOTH,
 }
-# The edge that an atom lies on, of purines and of pyrimidines; those on the corner of two do not tell.
+# The edge that an atom lies on, in purines and pyrimidines; atoms on a corner of two edges do not determine one.
 _EDGES = (
     {"N1": "W", "N7": "H", "N3": "S", "O2'": "S"},
     {"N3": "W", "N1": "W", "O2'": "S"},
@@ -43,7 +43,7 @@ class BasePairs:
     residues: np.ndarray  # int (P, 2), indices of the residues, the first the lower
     families: tuple[
         str, ...
-    ]  # (P,), of Leontis and Westhof: cis or trans and the edges, as in ``cWW`` and ``tWH``
+    ]  # (P,), Leontis-Westhof families: cis or trans and the edges, as in ``cWW`` and ``tWH``
     bonds: np.ndarray  # int (H, 2), atoms; that of the first residue first
     owners: np.ndarray  # int (H,), the pair of each bond
     lengths: np.ndarray  # (H,), Å
@@ -58,10 +58,10 @@ class BasePairs:
 
 @dataclass(frozen=True)
 class _PolarAtoms:
-    """The atoms of bases that may take part in hydrogen bonds, and O2'."""
+    """The atoms of bases that can form hydrogen bonds, and O2'."""
 
     atoms: np.ndarray  # int (A,)
-    bases: np.ndarray  # int (A,), numbers of the bases that they belong to
+    bases: np.ndarray  # int (A,), the bases that they belong to
     roles: np.ndarray  # int (A,), `_GIVES`, `_TAKES` or `_BOTH`
     edges: np.ndarray  # (A,), "W", "H", "S", or "" on the corner of two
 
@@ -76,7 +76,7 @@ class Bases:
         self.atoms = dict(zip(_NAMES, table[whole].T))
 
     def mismatched(self, found: BasePairs) -> np.ndarray:
-        """Return the residues int (M, 2) that face each other between two pairs of a helix and by their sequence cannot pair."""
+        """Return the residues int (M, 2) that face each other between two pairs of a helix but cannot pair."""
         kinds = np.where(
             self.purine, np.where(self.atoms["O6"] >= 0, "G", "A"), np.where(self.atoms["N4"] >= 0, "C", "U")
         )
@@ -106,7 +106,7 @@ class Bases:
 
     @property
     def purine(self) -> np.ndarray:
-        """Whether each base is one, by its N9, bool (B,)."""
+        """Whether each base is a purine, by its N9, bool (B,)."""
         return self.atoms["N9"] >= 0
 
     def glycosidic(self, positions: np.ndarray) -> np.ndarray:
@@ -122,11 +122,11 @@ class Bases:
         return centres, np.linalg.svd(rings - centres[:, None])[2][:, 2]
 
     def polar(self, positions: np.ndarray) -> _PolarAtoms:
-        """Return all atoms that may bind. `positions` (N, 3) in Å."""
+        """Return all atoms that can form hydrogen bonds. `positions` (N, 3) in Å."""
         free_n1 = self.glycosidic(positions) != self.atoms["N1"]
         keto = self.atoms["O6"] >= 0
         roles = {name: np.full(len(self.residues), role) for name, role in _ALWAYS.items()}
-        # N1 of adenine takes a hydrogen, that of guanine and pseudouridine gives one; that of other pyrimidines is bound.
+        # N1 of adenine is an acceptor, that of guanine and pseudouridine a donor; that of other pyrimidines carries the sugar.
         roles["N1"] = np.where(self.purine, np.where(keto, _GIVES, _TAKES), np.where(free_n1, _GIVES, 0))
         roles["N3"] = np.where(self.purine | (self.atoms["N4"] >= 0), _TAKES, _GIVES)
         found = []
@@ -146,7 +146,7 @@ class Bases:
         bonds = polar.atoms[near]
         lengths = np.linalg.norm(positions[bonds[:, 1]] - positions[bonds[:, 0]], axis=1)
         keys = polar.bases[near] @ np.array([len(self.residues), 1])
-        # Beside its own partner an atom has that one's neighbour at little more: a bond is the shortest of one of its atoms.
+        # The partner's neighbour is hardly farther than the partner: a bond must be the shortest of one of its atoms.
         order = np.lexsort((lengths, keys))
         shortest = [
             np.unique(np.stack([keys, near[:, side]])[:, order], axis=1, return_index=True)[1]
@@ -164,15 +164,15 @@ class Bases:
 def find_base_pairs(topology: app.Topology, positions: np.ndarray) -> BasePairs:
     """Return the base pairs of a model: two bases near one plane with at least two hydrogen bonds between their edges.
 
-    Watson-Crick and wobble pairs, and those of all other edges (N. B. Leontis and E. Westhof, RNA 7, 499 (2001)). Hydrogens
-    are not needed: donors and acceptors are known by their names. O2' is part of the sugar edge, C-H does not count. A base
+    Watson-Crick and wobble pairs, and pairs by all other edges (N. B. Leontis and E. Westhof, RNA 7, 499 (2001)). Hydrogens
+    are not needed: names identify donors and acceptors. O2' is part of the sugar edge; C-H does not count. A base
     may be in several pairs. `positions` (N, 3) in Å.
     """
     return Bases(topology).pairs(positions)
 
 
 def _hydrogen_bonds(bases: Bases, polar: _PolarAtoms, positions: np.ndarray) -> np.ndarray:
-    """Return near donors and acceptors in the planes of both bases, int (H, 2), that of the earlier base first."""
+    """Return donors and acceptors close together in the planes of both bases, int (H, 2), the earlier base's atom first."""
     near = cKDTree(positions[polar.atoms]).query_pairs(LONGEST_BOND, output_type="ndarray")
     owners = polar.bases[near]
     near = np.where((owners[:, 0] > owners[:, 1])[:, None], near[:, ::-1], near)
@@ -204,7 +204,7 @@ def _families(
     edges: np.ndarray,
     owners: np.ndarray,
 ) -> tuple[str, ...]:
-    """Name the families of pairs: the edge of most of a base's atoms, and whether both sugars are on one side of the bonds."""
+    """Name the families of pairs: the edge of most of a base's bonded atoms, and whether both sugars are on one side."""
     counts = np.maximum(np.bincount(owners, minlength=len(pairs)), 1)[:, None]
     middles, names = [], []
     for side in (0, 1):

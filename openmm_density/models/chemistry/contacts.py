@@ -1,4 +1,4 @@
-"""How near atoms come that are not bonded: radii, donors and acceptors, contacts and clashes."""
+"""How close atoms that are not bonded come: radii, donors and acceptors, contacts and clashes."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from .residues import is_water
 from .topologies import bonded_pairs
 
 CLASH_OVERLAP = 0.4
-"""Å of overlap of two atoms from which they clash (as MolProbity)."""
+"""Å of overlap from which two atoms clash (as in MolProbity)."""
 HYDROGEN_BOND_ALLOWANCE = 0.4
-"""Å by which a pair of N, O, F or S may be nearer than that, where hydrogens are not known: they may form a hydrogen bond."""
+"""Å by which a pair of N, O, F or S may be closer than that where hydrogens are unknown: it may be a hydrogen bond."""
 HYDROGEN_BOND = 0.6
 """Å by which a polar hydrogen may overlap its acceptor."""
 HEAVY_BONDS_APART, BONDS_APART = 3, 4
-"""Pairs that so many bonds part, or fewer, are no contacts: of heavy atoms, and where one is a hydrogen."""
+"""Pairs separated by this many bonds or fewer are no contacts: heavy atoms, and pairs with a hydrogen."""
 FARTHER_OUT = 0.05
-"""Å by which radii of hydrogens are less at their nuclei, 0.1 Å beyond the centres of their electron clouds."""
+"""Å by which hydrogen radii are smaller about their nuclei, which lie 0.1 Å beyond the centres of their electron clouds."""
 
 _POLAR = frozenset({"N", "O", "F", "S"})
 _RADII = {
@@ -37,7 +37,7 @@ _FLAT_HYDROGEN, _AROMATIC, _CARBONYL = 1.05, 1.75, 1.65
 
 
 class ContactAtoms:
-    """What of a topology tells its contacts, found once for many positions: radii of Probe, bonds, donors and acceptors."""
+    """What decides contacts in a topology, found once for many positions: Probe's radii, bonds, donors and acceptors."""
 
     def __init__(self, topology: app.Topology) -> None:
         self._atoms = list(topology.atoms())
@@ -59,15 +59,15 @@ class ContactAtoms:
         flat = self._rings.keys()
         self._radii = np.array([self._radius(atom, flat) for atom in self._atoms], dtype=np.float64)
         self._waters = np.array([is_water(atom.residue.name) for atom in self._atoms], dtype=bool)
-        # Nobody sees the hydrogens of waters: their places are guesses.
+        # Hydrogens of waters are not observed: their positions are guesses.
         known = np.array([atom.element is not None for atom in self._atoms], dtype=bool)
         self._counted = known & ~(self._hydrogen & self._waters)
 
     def near(self, positions: np.ndarray, reach: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
-        """Return the pairs (P, 2) that clash at positions (N, 3), or are up to `reach` farther, and distances of a clash (P,), Å.
+        """Return the pairs (P, 2) that clash at positions (N, 3), or are up to `reach` farther, and clash distances (P,), Å.
 
-        Hydrogens are where their nuclei are. See `openmm_density.validation.all_atom_contacts` for what a clash is; here no dots
-        are counted, so that pairs which others hide are among them.
+        Hydrogens are where their nuclei are. See `openmm_density.validation.all_atom_contacts` for what a clash is; no dots
+        are counted here, so pairs hidden behind others are included.
         """
         radii = self._radii - FARTHER_OUT * self._hydrogen
         chosen = np.flatnonzero(self._counted & (self._radii > 0))
@@ -86,14 +86,14 @@ class ContactAtoms:
 
     @cached_property
     def _givers_and_takers(self) -> tuple[np.ndarray, np.ndarray]:
-        """Which atoms give hydrogen bonds, and which take them, bool (N,) each."""
+        """Return which atoms donate hydrogen bonds and which accept them, bool (N,) each."""
         atoms = range(len(self._atoms))
         return np.array([*map(self._gives, atoms)], dtype=bool), np.array(
             [*map(self._takes, atoms)], dtype=bool
         )
 
     def _no_contacts(self, pairs: np.ndarray) -> np.ndarray:
-        """Return which pairs are two waters, or too few bonds part them."""
+        """Return which pairs are two waters, or are separated by too few bonds."""
         light = self._hydrogen[pairs].any(axis=1)
         found = self._waters[pairs].all(axis=1)
         for most, chosen in ((HEAVY_BONDS_APART, ~light), (BONDS_APART, light)):
@@ -116,7 +116,7 @@ class ContactAtoms:
             self._symbols[o] == "O" and len(self._bonded[o]) == 1 for o in self._bonded[index]
         ):
             return _CARBONYL
-        # A metal is as near as a bond to what it binds, and bonds of metals are not in every topology.
+        # A metal is at bond distance from its ligands, and not every topology has metal bonds.
         if not symbol or is_metal(atom):
             return 0.0
         return _RADII.get(symbol, gemmi.Element(symbol).vdw_r)

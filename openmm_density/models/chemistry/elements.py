@@ -9,7 +9,7 @@ from openmm import app
 
 
 class HasElement(Protocol):
-    """A topology's atom, a force field template's, or any other that has an element or None."""
+    """An atom of a topology, of a force field template, or anything with an element or None."""
 
     element: app.element.Element | None
 
@@ -30,11 +30,11 @@ def is_hydrogen(atom: HasElement) -> bool:
 
 
 UNKNOWN = "X"
-"""The symbol of an atom of which a file does not say what it is."""
+"""The symbol of an atom whose element the file does not give."""
 
 
 def openmm_element(symbol: str) -> app.element.Element | None:
-    """Return OpenMM's element of a symbol or None; an unknown atom is nitrogen, of about a protein's mean but hydrogens."""
+    """Return OpenMM's element for a symbol, or None; an unknown atom becomes nitrogen, near a protein's average heavy atom."""
     if symbol == "D":
         return app.element.deuterium
     if symbol == UNKNOWN:

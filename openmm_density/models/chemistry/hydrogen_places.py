@@ -1,4 +1,4 @@
-"""Where hydrogens lie on what they are bonded to, by ideal bonds and angles, for all atoms of a model at once."""
+"""Ideal positions of hydrogens on the atoms that carry them, for all atoms of a model at once."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 
 _TETRAHEDRAL, _TRIGONAL = np.radians([109.5, 120.0])
 _STAGGERED = np.radians([60.0, 180.0, 300.0])
-# Of carbon and nitrogen: hydrogens on so many neighbours that leave them no choice.
+# For carbon and nitrogen: numbers of neighbours that leave hydrogens a single position.
 _WEDGED = ((1, 2), (1, 3), (2, 2))
 
 
 class Site(NamedTuple):
-    """The number of an atom with hydrogens, theirs, and those of its other neighbours."""
+    """An atom that carries hydrogens: its index, the hydrogens', and those of its other neighbours."""
 
     parent: int
     hydrogens: Sequence[int]
@@ -27,15 +27,15 @@ class Surroundings(NamedTuple):
 
     places: np.ndarray  # (N, 3), Å
     symbols: Sequence[str]  # The element of each atom
-    neighbours: Mapping[int, Sequence[int]]  # Those of each atom that have a place
-    degrees: np.ndarray  # int (N,), how many neighbours each has in all
+    neighbours: Mapping[int, Sequence[int]]  # Neighbours of each atom that have a position
+    degrees: np.ndarray  # int (N,), the total number of neighbours of each
 
     def is_flat(self, site: Site) -> bool:
-        """Return whether a site's only neighbour has its bonds in a plane, in which those of amides and phenols lie too."""
+        """Return whether a site's only neighbour is planar, so that the hydrogens of amides and phenols lie in its plane."""
         return bool(self.degrees[site.neighbours[0]] <= 3)
 
     def is_held(self, site: Site) -> bool:
-        """Return whether a site has one neighbour, beyond which another atom tells how it is turned."""
+        """Return whether a site has one neighbour, beyond which another atom defines its torsion."""
         return len(site.neighbours) == 1 and len(self.neighbours[site.neighbours[0]]) > 1
 
     def arms(self, sites: Sequence[Site]) -> np.ndarray:
@@ -44,7 +44,7 @@ class Surroundings(NamedTuple):
         return units(self.places[[site.neighbours for site in sites]] - parents[:, None])
 
     def turned(self, sites: Sequence[Site], angle: float, turns: np.ndarray) -> np.ndarray:
-        """Return unit vectors at an angle to each site's bond, by torsions to what is beyond, shape (sites, turns, 3)."""
+        """Return unit vectors at an angle to each site's bond, by torsions about it, shape (sites, turns, 3)."""
         axis = -self.arms(sites)[:, 0]
         ends = np.array(
             [
@@ -60,7 +60,7 @@ class Surroundings(NamedTuple):
 
 
 def ideal_directions(sites: Sequence[Site], around: Surroundings) -> Iterator[tuple[list[Site], np.ndarray]]:
-    """Yield sites with fixed hydrogens and unit vectors to these (sites, hydrogens, 3), staggered; NaN for atoms in one place."""
+    """Yield sites with fixed hydrogens and unit vectors to these (sites, hydrogens, 3), staggered; NaN for coincident atoms."""
     kinds: dict[tuple[int, int, bool], list[Site]] = defaultdict(list)
     for site in sites:
         count, others = len(site.hydrogens), len(site.neighbours)
@@ -83,6 +83,6 @@ def ideal_directions(sites: Sequence[Site], around: Surroundings) -> Iterator[tu
 
 
 def units(vectors: np.ndarray) -> np.ndarray:
-    """Return vectors of length 1; NaN where there is no direction, as of atoms in one place."""
+    """Return vectors of length 1; NaN where there is no direction, as for coincident atoms."""
     with np.errstate(invalid="ignore", divide="ignore"):
         return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)

@@ -1,4 +1,4 @@
-"""Bonds and angles of a topology, and the values that they usually have."""
+"""Bonds and angles of a topology, and their usual values."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _ideals() -> _Ideals:
 
 
 def _plain(name: str) -> str:
-    """Return Amber's own name of a type, which is one for proteins, DNA and RNA: these have bonds with one another."""
+    """Return Amber's own name of a type, which proteins, DNA and RNA share, so that bonds between these have values."""
     return name.partition("-")[2]
 
 
@@ -97,7 +97,7 @@ def ideal_values(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return Amber's ideal lengths (Å) and angles (degrees); nan where it has none.
 
-    Those of one type of atom are the same in proteins, DNA and RNA, so that bonds between these have them too. Angles at the
+    Values for a type are the same in proteins, DNA and RNA, so that bonds between these have them too. Angles at the
     atoms of histidine's ring are those of a five-membered ring: Amber's are 120°. `bonds` int (B, 2): all bonds of heavy
     atoms: those between residues tell what the end of a chain is; `angles` int (A, 3).
     """
@@ -114,14 +114,14 @@ def ideal_values(
 
 
 def _histidine_angle(names: set[str]) -> float:
-    """Return an angle at an atom of histidine's ring; nan where the other atom is not its CB."""
+    """Return the ideal angle at an atom of histidine's ring; nan where the atom outside the ring is not CB."""
     if names <= _HISTIDINE_RING:
         return _WITHIN_RING
     return next((angle for name, angle in _OUT_OF_RING.items() if names == {"CB", "CG", name}), np.nan)
 
 
 def _amber_types(topology: app.Topology, bonds: np.ndarray) -> list[str]:
-    """Return the Amber type of each atom; empty for what the tables do not hold."""
+    """Return the Amber type of each atom; empty where the tables have none."""
     residues = np.array([atom.residue.index for atom in topology.atoms()], dtype=np.int64)
     joined = set(bonds[residues[bonds[:, 0]] != residues[bonds[:, 1]]].ravel().tolist())
     known = _ideals().types

@@ -1,4 +1,4 @@
-"""What metals bind in a model, and how far such atoms usually are from them."""
+"""What metals bind in a model, and at which distances they usually do."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _TARGETS: dict[str, tuple[float | None, ...]] = {
 }
 DONORS = frozenset({"N", "O", "S", "Se"})
 REACH = 0.5
-"""Å beyond the target up to which an atom is bound: a carboxylate's second oxygen is 0.2 to 0.5 Å beyond the first one."""
+"""Å beyond the target up to which an atom counts as bound: a carboxylate's second oxygen is 0.2 to 0.5 Å beyond the first one."""
 USUAL = (-0.2, 0.3)
-"""Å from the target that distances usually have: four standard deviations of most of them."""
+"""Å by which distances usually deviate from the target at most: four standard deviations for most metals."""
 _LONGEST = 3.6
 _CARBONYL = {"O": None, "OD1": "ASN", "OE1": "GLN"}
 
 
 class MetalSites(NamedTuple):
-    """The metals of a model, and what is near enough to be bound to them."""
+    """The metals of a model, and the atoms close enough to be bound to them."""
 
     metals: np.ndarray  # int (M,), atoms
     pairs: np.ndarray  # int (P, 2), a metal's place among these, and an atom that it binds

@@ -1,4 +1,4 @@
-"""Rings that a bond passes through, as it does in no molecule but in models that were built into noise."""
+"""Rings that a bond passes through: impossible in a molecule, but found in models built into noise."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...base.wording import atom_label, residue_label
 from .topologies import bonded_pairs
 
 LARGEST_RING = 8
-"""Atoms; through larger rings molecules do pass, as in catenanes."""
+"""Atoms; larger rings can be threaded, as in catenanes."""
 
 
 class PiercedRing(NamedTuple):
@@ -23,7 +23,7 @@ class PiercedRing(NamedTuple):
 
     ring: tuple[int, ...]  # Its atoms, in order
     bond: tuple[int, int]  # The two atoms of the bond
-    point: np.ndarray  # (3,), where it passes, in Å
+    point: np.ndarray  # (3,), the point where it passes, in Å
 
     def described(self, topology: app.Topology) -> str:
         """Name both as in ``A PHE 5 (by A LEU 9 CB - A LEU 9 CG)``."""
@@ -47,7 +47,7 @@ def rings_of(topology: app.Topology) -> list[tuple[int, ...]]:
 
 
 def pierced_rings(topology: app.Topology, positions: np.ndarray) -> list[PiercedRing]:
-    """Find the rings of a model through which a bond passes that has no atom in them.
+    """Find the rings of a model that are pierced by a bond with no atom in them.
 
     A ring is the fan of triangles between its bonds and its centroid. `positions` (N, 3) in Å.
     """

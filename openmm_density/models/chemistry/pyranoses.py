@@ -1,4 +1,4 @@
-"""Sugars with a ring of six: their conformation by Cremer and Pople's parameters, and their anomer."""
+"""Sugars with six-membered rings: their conformation by Cremer and Pople's parameters, and their anomer."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from .residue_names import is_standard_polymer
 from .topologies import bonded_neighbours
 
 CHAIR = 27.4
-"""Degrees of θ from a pole up to which a ring is nearer to a chair than to an envelope (54.7°)."""
+"""Degrees of θ from a pole up to which a ring is closer to a chair than to an envelope (54.7°)."""
 _POLES = "4C1", "1C4"
-# Those between, every 30° of φ: half chairs and envelopes towards either pole, boats and skew boats at the equator.
+# Conformations in between, every 30° of φ: half chairs and envelopes towards either pole, boats and skew boats at the equator.
 _NORTHERN = ["OE", "OH1", "E1", "2H1", "2E", "2H3", "E3", "4H3", "4E", "4H5", "E5", "OH5"]
 _EQUATORIAL = ["3,OB", "3S1", "B1,4", "5S1", "2,5B", "2SO", "B3,O", "1S3", "1,4B", "1S5", "B2,5", "OS2"]
 _SOUTHERN = ["3E", "3H4", "E4", "5H4", "5E", "5HO", "EO", "1HO", "1E", "1H2", "E2", "3H2"]
-_TROPICS = (68.0, 112.0)  # degrees of θ, halfway between boats (90) and half chairs (51 and 129) or so
+_TROPICS = (68.0, 112.0)  # degrees of θ, about halfway between boats (90) and half chairs (51 and 129)
 _HETERO = frozenset({"N", "O", "S"})
 
 
 @dataclass(frozen=True)
 class Pyranoses:
-    """The pyranoses of a model; an atom that is missing is -1."""
+    """The pyranoses of a model; -1 for missing atoms."""
 
     residues: np.ndarray  # int (S,), indices of the residues
-    # int (S, 6): the oxygen, the anomeric carbon, and on around the ring, as Privateer has them
+    # int (S, 6): the oxygen, the anomeric carbon, and on around the ring, in Privateer's order
     rings: np.ndarray
     anomeric: np.ndarray  # int (S,), the other O, N or S at the anomeric carbon
-    arms: np.ndarray  # int (S,), the carbon beside the ring at the last carbon of it
+    arms: np.ndarray  # int (S,), the exocyclic carbon at the ring's last carbon
     locants: tuple[str, ...]  # The numbers of the first ring carbon, as in "1"; "2" in sialic acids
-    is_aldose: np.ndarray  # bool (S,), whether the anomeric carbon has no carbon beside the ring
+    is_aldose: np.ndarray  # bool (S,), whether the anomeric carbon has no exocyclic carbon
 
     def puckers(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return Q in Å, φ and θ in degrees, (S,) each (D. Cremer and J. A. Pople, JACS 97, 1354 (1975)); θ of ⁴C₁ is 0."""
@@ -50,7 +50,7 @@ class Pyranoses:
         return q, phi, np.degrees(np.arctan2(np.abs(second), third))
 
     def conformations(self, positions: np.ndarray) -> list[str]:
-        """Return the nearest of the 38 conformations of each, as in ``4C1``, with the locants of the sugar."""
+        """Return the nearest of the 38 conformations of each sugar, as in ``4C1``, with its locants."""
         _, phi, theta = self.puckers(positions)
         found = []
         for place, angle, locant in zip(np.rint(phi / 30.0).astype(int) % 12, theta, self.locants):
@@ -64,7 +64,7 @@ class Pyranoses:
         return found
 
     def unusual(self, positions: np.ndarray) -> np.ndarray:
-        """Return which are not the chair in which the carbon beside the ring is equatorial, bool (S,).
+        """Return which are not the chair with the exocyclic carbon equatorial, bool (S,).
 
         That is ⁴C₁ of D-sugars, ¹C₄ of L-sugars and ²C₅ of sialic acids; without such a carbon, as in xylose, any chair is usual.
         """
@@ -74,9 +74,9 @@ class Pyranoses:
         return ~is_chair | (hand * (theta - 90.0) < 0)
 
     def anomers(self, positions: np.ndarray) -> np.ndarray:
-        """Return 1 for β, -1 for α of aldoses: whether both substituents are on one side of the ring, and 0 where one is lacking.
+        """Return 1 for β and -1 for α aldoses (whether both substituents are on one side of the ring), 0 where one is missing.
 
-        Of ketoses it is the same geometry, which has other names.
+        For ketoses the geometry is the same, with other names.
         """
         first = self._hand(positions, self.rings[:, 1], self.rings[:, [0, 2]], self.anomeric)
         return first * self._hand(positions, self.rings[:, 5], self.rings[:, [4, 0]], self.arms)
@@ -91,7 +91,7 @@ class Pyranoses:
 
 
 def find_pyranoses(topology: app.Topology) -> Pyranoses:
-    """Return the sugars of a model with a ring of five carbons and an oxygen, of which two carbons at least bear O, N or S."""
+    """Return the sugars of a model: rings of five carbons and an oxygen, of which at least two carbons carry O, N or S."""
     atoms, around = list(topology.atoms()), bonded_neighbours(topology)
     symbols = ["" if atom.element is None else atom.element.symbol for atom in atoms]
     rows = []
@@ -106,7 +106,7 @@ def find_pyranoses(topology: app.Topology) -> Pyranoses:
             continue
         start = next(n for n, k in enumerate(ring) if symbols[k] == "O")
         ordered = [*ring[start:], *ring[:start]]
-        # The anomeric carbon bears another hetero atom; where it lacks that, it has the lower number.
+        # The anomeric carbon carries another heteroatom; where that is missing, it is the carbon with the lower number.
         first, last = (
             (k not in bearing, int("0" + "".join(filter(str.isdigit, atoms[k].name))))
             for k in (ordered[1], ordered[5])
@@ -126,9 +126,9 @@ def find_pyranoses(topology: app.Topology) -> Pyranoses:
 
 
 def sugar_links(topology: app.Topology) -> np.ndarray:
-    """Return the atoms of φ and ψ of the bonds of pyranoses to other residues, int (L, 4).
+    """Return the atoms of φ and ψ of the links from pyranoses to other residues, int (L, 4).
 
-    φ is that of the ring's oxygen, the anomeric carbon, the atom that joins, and the next one; ψ goes on from the carbon.
+    φ: the ring oxygen, the anomeric carbon, the linking atom, and the next one; ψ starts at the anomeric carbon.
     """
     sugars, atoms, around = find_pyranoses(topology), list(topology.atoms()), bonded_neighbours(topology)
     found = []

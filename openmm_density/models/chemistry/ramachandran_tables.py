@@ -1,4 +1,4 @@
-"""The Ramachandran plot: the residues that have φ and ψ, and how common each φ, ψ is, by the tables of pyrama."""
+"""The Ramachandran plot: the residues that have φ and ψ, and how common each φ, ψ is, from pyrama's tables."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from .stereocentres import FLAT, chiral_centres
 from .torsions import peptide_torsions, torsion_angles
 
 FAVOURED = 0.02
-"""The part of well-ordered residues that lie outside of the favoured regions, which hold 98% of them."""
+"""The fraction of well-ordered residues outside the favoured regions, which hold 98% of them."""
 ALLOWED = {"general": 0.0005, "glycine": 0.002, "proline": 0.002, "preproline": 0.002}
-"""The same of the allowed regions, by plot: they hold 99.95% and 99.8%."""
+"""The same for the allowed regions, by plot: they hold 99.95% and 99.8%."""
 CELL = 2.0
 """Degrees. The tables have a value at the centre of each cell, φ slowest, from −179 to 179."""
 CENTRES = np.arange(-180.0 + CELL / 2, 180.0, CELL)
@@ -28,7 +28,7 @@ class BackboneTorsions(NamedTuple):
     """The residues of a model that have both φ and ψ."""
 
     residues: np.ndarray  # int (R,), their indices
-    # int (R, 5), C of the residue before, N, CA, C, and N of the residue behind: φ is that of the first four, ψ of
+    # int (R, 5), C of the previous residue, N, CA, C, and N of the next residue: φ is that of the first four, ψ of
     # the last four
     atoms: np.ndarray
     plots: np.ndarray  # (R,), the name of the plot of each, one of `ALLOWED`
@@ -36,7 +36,7 @@ class BackboneTorsions(NamedTuple):
     centres: np.ndarray  # int (R, 4), Cα and its neighbours as in `chiral_centres`, or −1 without Cβ
 
     def at(self, positions: np.ndarray) -> BackboneTorsions:
-        """Return them with the handedness of the residues at positions (N, 3); where Cα is flat it is as it was."""
+        """Return them with the handedness of the residues at positions (N, 3); where Cα is flat it is unchanged."""
         angles = np.where(self.centres[:, 0] < 0, 0.0, torsion_angles(positions, self.centres))
         return self._replace(handedness=np.where(np.abs(angles) >= FLAT, np.sign(angles), self.handedness))
 
@@ -44,8 +44,8 @@ class BackboneTorsions(NamedTuple):
 def backbone_torsions(topology: app.Topology, positions: np.ndarray | None = None) -> BackboneTorsions:
     """Find the residues with φ and ψ, by the bonds to their neighbours.
 
-    `positions` (N, 3): they tell L-amino acids from D ones, whose name may be that of the L one; where Cα is flat, or
-    without Cβ, the name does, and without positions.
+    `positions` (N, 3) tell L-amino acids from D ones, which may have the name of the L one; without positions or Cβ, or where
+    Cα is flat, the name decides.
     """
     names = atoms_by_name(topology)
     kinds = [each.residue.name for each in names]
@@ -76,8 +76,8 @@ def _plot(kind: str, next_kind: str) -> str:
 
 
 def ramachandran_tables() -> dict[str, np.ndarray] | None:
-    """Return by plot, at `CENTRES`, the part of residues with rarer φ and ψ (Lovell et al. 2003); None without pyrama."""
-    # Only its files are wanted: importing pyrama would load pyplot and Biopython.
+    """Return by plot, at `CENTRES`, the fraction of residues with rarer φ and ψ (Lovell et al. 2003); None without pyrama."""
+    # Only its files are needed: importing pyrama would load pyplot and Biopython.
     package = find_spec("pyrama")
     if package is None or not package.submodule_search_locations:
         return None

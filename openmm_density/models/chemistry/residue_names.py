@@ -1,4 +1,4 @@
-"""The names of residues and atoms that OpenMM knows, and those that other programs use in their place."""
+"""The names of residues and atoms that OpenMM knows, and other programs' names for them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WATER_ALIASES = {"TIP4": "HOH", "TP4": "HOH", "SPC": "HOH", "DOD": "HOH"}
 
 @lru_cache(maxsize=1)
 def name_tables() -> tuple[dict[str, str], dict[str, dict[str, str]]]:
-    """Return OpenMM's tables of other names: residues', and for each residue its atoms'."""
+    """Return OpenMM's tables of alternative names: of residues, and of the atoms of each residue."""
     tree = ElementTree.parse(Path(app.__file__).parent / "data" / "pdbNames.xml")
     shared: dict[str, dict[str, str]] = {}
     residues: dict[str, str] = {}

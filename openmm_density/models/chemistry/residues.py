@@ -11,7 +11,7 @@ _SIMULATED_WATERS = frozenset(("SOL", "SPC", "T3P", "T4P", "TIP", "TIP3", "TIP4"
 
 
 def is_water(name: str) -> bool:
-    """Return whether a residue of this name is water, also as simulations call it."""
+    """Return whether a residue of this name is water, simulations' names included."""
     return name in _SIMULATED_WATERS or gemmi.find_tabulated_residue(name).is_water()
 
 
@@ -20,12 +20,12 @@ def residue_kind(residue: app.topology.Residue) -> str:
     if is_water(residue.name):
         return "water"
     known = gemmi.find_tabulated_residue(residue.name)
-    # Amino acids that gemmi does not know have their backbone.
+    # Amino acids that gemmi does not know are recognised by their backbone.
     has_backbone = {"N", "CA", "C"} <= {atom.name for atom in residue.atoms()}
     return "polymer" if known.is_amino_acid() or known.is_nucleic_acid() or has_backbone else "other"
 
 
 @lru_cache(maxsize=128)
 def is_d_amino_acid(name: str) -> bool:
-    """Return whether a residue of this name is an amino acid of the D form."""
+    """Return whether a residue of this name is a D-amino acid."""
     return gemmi.find_tabulated_residue(name).kind == gemmi.ResidueKind.AAD

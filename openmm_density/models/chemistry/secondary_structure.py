@@ -1,4 +1,4 @@
-"""Helices and strands, as DSSP finds them: their torsions and their hydrogen bonds."""
+"""Helices and strands by DSSP: their torsions and their hydrogen bonds."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from .backbone import BACKBONE, NamedAtoms, atoms_by_name, peptide_bonds
 from .topologies import found_once
 
 LONGEST_HYDROGEN_BOND = 3.6
-"""Å from N to O; DSSP's energy alone also counts longer ones."""
+"""Å from N to O; by DSSP's energy alone, longer ones would count too."""
 DSSP_ENERGY = -0.5
 """kcal/mol, below which DSSP counts a hydrogen bond."""
 
-# Of Kabsch and Sander, Biopolymers 22, 2577 (1983): the product of the charges in kcal/mol Å; in Å, the shortest distance that
-# counts, the bond of N and H, and how far apart N and O may be for an energy below `DSSP_ENERGY`.
+# From Kabsch and Sander, Biopolymers 22, 2577 (1983): the product of the charges in kcal/mol Å; in Å, the shortest distance that
+# counts, the length of N–H, and how far apart N and O may be for an energy below `DSSP_ENERGY`.
 _CHARGES, _SHORTEST, _NITROGEN_HYDROGEN, _FARTHEST = 27.9, 0.5, 1.01, 5.2
 _KILOJOULES_PER_KILOCALORIE = 4.184
 
@@ -34,7 +34,7 @@ def backbone_hydrogen_bonds(topology: app.Topology, positions: np.ndarray) -> np
 
 @found_once
 def _torsions_and_bonds(topology: app.Topology, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the torsions and the hydrogen bonds of helices and strands, which two restraints look for."""
+    """Return the torsions and the hydrogen bonds of helices and strands; two restraints ask for them."""
     backbone = _Backbone(topology, positions)
     return _torsions(backbone), _bonds(backbone, positions)
 
@@ -68,7 +68,7 @@ def secondary_structure(topology: app.Topology, positions: np.ndarray) -> list[s
 
 
 class HydrogenBonds:
-    """The hydrogen bonds between backbones, by the energy that DSSP takes."""
+    """The hydrogen bonds between backbones, by DSSP's energy."""
 
     def __init__(self, topology: app.Topology) -> None:
         residues = atoms_by_name(topology)
@@ -86,11 +86,11 @@ class HydrogenBonds:
             np.concatenate(pairs)
             for pairs in zip(
                 _near_pairs(nitrogens, oxygens, moving[0], np.ones_like(moving[1])),
-                # Those of both that move are among the others.
+                # Bonds between two atoms that move are among the others.
                 _near_pairs(nitrogens, oxygens, ~moving[0], moving[1]),
             )
         )
-        # Not within a peptide, nor between those of neighbours in the chain.
+        # Neither within a peptide nor between consecutive residues.
         counts = (np.abs(donor - acceptor) > 1) & self._gives[donor]
         donor, acceptor = donor[counts], acceptor[counts]
         if not len(donor):
@@ -109,7 +109,7 @@ class HydrogenBonds:
 def _near_pairs(
     points: np.ndarray, others: np.ndarray, among: np.ndarray, among_others: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the pairs of some points (n, 3) with some others (m, 3) that are near enough for a hydrogen bond."""
+    """Return the pairs of points (n, 3) and others (m, 3) close enough for a hydrogen bond."""
     rows, columns = np.flatnonzero(among), np.flatnonzero(among_others)
     apart = ((points[rows, None] - others[columns]) ** 2).sum(axis=2)
     first, second = np.nonzero(apart < _FARTHEST**2)
@@ -136,7 +136,7 @@ class _Backbone:
 
     @cached_property
     def codes(self) -> list[str]:
-        """Of each residue "H", "E" or "C"."""
+        """"H", "E" or "C" for each residue."""
         found = ["C"] * len(self.residues)
         if self._whole:
             for names, code in zip(self._whole, mdtraj.compute_dssp(self._trajectory)[0]):

@@ -1,4 +1,4 @@
-"""The torsions of side chains, and the staggered angles at which rotamers have them."""
+"""The torsions of side chains, and the staggered angles of rotamers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 from openmm import app
 
 STAGGERED = (-60.0, 60.0, 180.0)
-"""Torsions in degrees about bonds of two tetrahedral atoms in rotamers (Lovell et al., Proteins 40, 389 (2000))."""
+"""Torsions of rotamers about bonds of two tetrahedral atoms, in degrees (Lovell et al., Proteins 40, 389 (2000))."""
 LARGEST_DEVIATION = np.radians(40.0)
 """Deviation from these beyond which a torsion is eclipsed: in less than 1% of side chains of models at about 1 Å resolution."""
 
@@ -29,7 +29,7 @@ SIDE_CHAINS = {
     "TYR": ("N", "CA", "CB", "CG"),
     "VAL": ("N", "CA", "CB", "CG1"),
 }
-"""The atoms along each side chain (IUPAC), as far as its torsions are about bonds of tetrahedral atoms: those of aromatic rings,
+"""The atoms along each side chain (IUPAC), as long as its torsions are about bonds of tetrahedral atoms: those of aromatic rings,
 amides and carboxylates vary too broadly for a limit."""
 
 PLANAR_ENDS = {
@@ -43,7 +43,7 @@ PLANAR_ENDS = {
     "TRP": "CD1",
     "TYR": "CD1",
 }
-"""Of side chains that end in a planar group: the atom behind those of `SIDE_CHAINS` (IUPAC), whose torsion turns the group."""
+"""For side chains that end in a planar group: the atom after those of `SIDE_CHAINS` (IUPAC), whose torsion turns the group."""
 SYMMETRIC_ENDS = frozenset({"ASP", "GLU", "PHE", "TYR"})
 """Those whose planar group looks the same after half a turn."""
 
@@ -65,5 +65,5 @@ def side_chain_torsions(topology: app.Topology) -> tuple[np.ndarray, np.ndarray]
 
 
 def from_staggered(angles: np.ndarray) -> np.ndarray:
-    """Return how far angles are from the nearest staggered one, in radians, -π/3 … π/3."""
+    """Return the differences of angles from the nearest staggered one, in radians, -π/3 … π/3."""
     return np.mod(angles, 2 * np.pi / 3) - np.pi / 3

@@ -15,9 +15,9 @@ from .topologies import bonded_pairs
 from .torsions import torsion_angles
 
 IDEAL_IMPROPER = np.arcsin(1.0 / np.sqrt(3.0))
-"""Angle (35.3°) between two planes of a tetrahedral centre's improper torsion of its three neighbours."""
+"""Improper torsion (35.3°) of an ideal tetrahedral centre and three of its neighbours."""
 PYRAMIDAL = np.radians(20.0)
-"""The least improper torsion of an sp3 centre, where only the geometry distinguishes it from an sp2 one."""
+"""The smallest improper torsion of an sp3 centre where only geometry distinguishes it from an sp2 one."""
 FLAT = np.radians(10.0)
 """A centre of an amino acid or nucleotide whose improper torsion is smaller than this has no handedness."""
 LONGEST_CARBONYL = 1.32
@@ -46,10 +46,10 @@ def chiral_centres(topology: app.Topology) -> np.ndarray:
 
 
 def with_hydrogens_opposite(topology: app.Topology, positions: np.ndarray) -> np.ndarray:
-    """Return positions (N, 3) whose hydrogens of atoms with three other neighbours lie opposite to these.
+    """Return positions (N, 3) with hydrogens on atoms with three other neighbours placed opposite to these.
 
-    A hydrogen on their side, as it may be left by a start that was damaged there, turns the centre inside out when its angles
-    are brought to their ideal values. It is put along the opposite of the sum of the three arms, at its own distance.
+    A hydrogen on their side, as damaged starts may have it, inverts the centre when its angles
+    are brought to their ideal values. It is placed opposite to the sum of the three bond vectors, at its own distance.
     """
     light = np.array([is_hydrogen(atom) for atom in topology.atoms()])
     pairs = bonded_pairs(topology)
@@ -74,7 +74,7 @@ def with_hydrogens_opposite(topology: app.Topology, positions: np.ndarray) -> np
 
 
 def d_amino_acids(topology: app.Topology, positions: np.ndarray) -> dict[int, bool]:
-    """Return whether amino acids have the hand of D ones, by the index of their residue, but for those with a flat Cα."""
+    """Return whether amino acids have the D configuration, by residue index; those with a flat Cα are left out."""
     atoms = list(topology.atoms())
     centres = np.array(
         [each for each in chiral_centres(topology) if atoms[each[0]].name == "CA"], dtype=np.int64
@@ -104,11 +104,11 @@ def _centres_of(names: NamedAtoms) -> Iterator[tuple[int, ...]]:
 def other_centres(topology: app.Topology, positions: np.ndarray) -> np.ndarray:
     """Return the tetrahedral atoms with four different neighbours in the residues that are not standard.
 
-    A carbon has three heavy neighbours and a hydrogen, or four heavy ones; an atom of N, P, S or Si four. Neighbours are
-    different where elements and bonds distinguish them, over the whole molecule; centres that differ only through other
+    A carbon has three heavy neighbours and a hydrogen, or four heavy ones; an atom of N, P, S or Si four. Neighbours
+    differ where elements and bonds distinguish them, over the whole molecule; centres that differ only through other
     centres (cis and trans in a ring) are not found. Where a residue has no hydrogens, its carbons with three neighbours are
-    tetrahedral if the improper torsion is 20° or more, and no oxygen without another neighbour is as near as a double bond has
-    it. `positions` (N, 3) in Å. Returns int64 (C, 4), centre and three of its neighbours.
+    tetrahedral if the improper torsion is 20° or more and no oxygen without another neighbour is at the distance of a double
+    bond. `positions` (N, 3) in Å. Returns int64 (C, 4), centre and three of its neighbours.
     """
     ligands = _Ligands(topology)
     certain, likely = [], []
@@ -132,7 +132,7 @@ def other_centres(topology: app.Topology, positions: np.ndarray) -> np.ndarray:
 
 
 class _Ligands:
-    """Non-standard residues and what is bonded to them, as a graph without metals, which change no hybridisation."""
+    """Non-standard residues and the atoms bonded to them, as a graph without metals, which do not change hybridisation."""
 
     def __init__(self, topology: app.Topology) -> None:
         standard = standard_residue_names()
@@ -169,7 +169,7 @@ class _Ligands:
         return sorted(k for k in self.neighbours[index] if k not in self._hydrogens)
 
     def has_hydrogens(self, index: int) -> bool:
-        """Return whether the model has hydrogens in an atom's residue."""
+        """Return whether an atom's residue has hydrogens in the model."""
         return self.atoms[index].residue in self._with_hydrogens
 
     def are_different(self, atoms: list[int]) -> bool:
@@ -177,7 +177,7 @@ class _Ligands:
         return len({self._classes[k] for k in atoms}) == len(atoms)
 
     def is_carbonyl(self, centre: list[int], positions: np.ndarray) -> bool:
-        """Return whether a carbon, which comes first, has a double bond to an oxygen."""
+        """Return whether the carbon (first argument) has a double bond to the oxygen."""
         return any(
             self.symbol(k) == "O"
             and len(self.neighbours[k]) == 1
@@ -186,7 +186,7 @@ class _Ligands:
         )
 
     def _symmetry_classes(self) -> dict[int, int]:
-        """Return a number for each atom, one for all that elements and bonds do not distinguish (Morgan's refinement)."""
+        """Return a class number for each atom, equal where elements and bonds do not distinguish atoms (Morgan's refinement)."""
         labels: dict[int, Any] = {
             index: (self.symbol(index), len(near)) for index, near in self.neighbours.items()
         }

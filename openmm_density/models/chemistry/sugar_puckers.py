@@ -12,9 +12,9 @@ from .topologies import bonded_partners
 from .torsions import torsion_angles
 
 C3_ENDO, C2_ENDO = np.radians(18.0), np.radians(162.0)
-"""Phases of pseudorotation of the two puckers that RNA has."""
+"""Phases of pseudorotation of RNA's two puckers."""
 AMPLITUDE = np.radians(38.0)
-"""Of the pseudorotation of a furanose."""
+"""The amplitude of a furanose's pseudorotation."""
 LONGEST_OF_C2_ENDO = 2.9
 """Å of Pperp, above which the pucker is C3'-endo."""
 
@@ -22,7 +22,7 @@ DELTA_C3, DELTA_C2 = (65.0, 104.0), (129.0, 162.0)
 """Degrees: the ranges of δ of the two puckers in RNA, as MolProbity has them: J. S. Richardson et al., RNA 14, 465 (2008)."""
 # Phases of RNA from here on are nearer to C2'-endo.
 _MIDDLE = np.radians(90.0)
-_EPSILON = (155.0, 310.0)  # those of ε
+_EPSILON = (155.0, 310.0)  # the range of ε
 
 _RING = ("C1'", "C2'", "C3'", "C4'", "O4'")
 _NAMES = (*_RING, "C5'", "O3'", "O2'", "P", "N9", "N1", "C2", "C4", "C5")
@@ -30,7 +30,7 @@ _NAMES = (*_RING, "C5'", "O3'", "O2'", "P", "N9", "N1", "C2", "C4", "C5")
 
 @dataclass(frozen=True)
 class Sugars:
-    """The sugars of a model's nucleotides, and what they are bonded to; an atom that is missing is -1."""
+    """The sugars of a model's nucleotides, and what they are bonded to; -1 for missing atoms."""
 
     residues: np.ndarray  # int (S,), indices of the residues
     rings: np.ndarray  # int (S, 5): C1', C2', C3', C4', O4'
@@ -57,7 +57,7 @@ class Sugars:
         return np.where((self.epsilon[:, 3] >= 0) & (self.chi >= 0).all(axis=1), away, np.nan)
 
     def outliers(self, positions: np.ndarray) -> np.ndarray:
-        """Return whether the pucker of each is an outlier, bool (S,): of RNA, where δ contradicts Pperp, or ε is no usual one."""
+        """Return whether the pucker of each is an outlier, bool (S,): in RNA, where δ contradicts Pperp or ε is unusual."""
         perpendicular = self.perpendiculars(positions)
         known = self.is_rna & np.isfinite(perpendicular) & (self.delta >= 0).all(axis=1)
         is_c2 = perpendicular < LONGEST_OF_C2_ENDO
@@ -68,20 +68,20 @@ class Sugars:
         return known & ~(usual & _within(epsilon, _EPSILON))
 
     def contradicted(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return whether Pperp contradicts the phase of each, bool (S,), in RNA alone, and what it tells: radians, (S,)."""
+        """Return whether Pperp contradicts the phase of each, bool (S,), in RNA only, and the phase it implies, radians (S,)."""
         perpendicular = self.perpendiculars(positions)
         told = np.where(perpendicular < LONGEST_OF_C2_ENDO, C2_ENDO, C3_ENDO)
         differs = (np.abs(self.phases(positions)) > _MIDDLE) != (told > _MIDDLE)
         return self.is_rna & np.isfinite(perpendicular) & differs, told
 
     def judged(self) -> np.ndarray:
-        """Return which sugars `outliers` judges, bool (S,): those of RNA with a phosphate behind them."""
+        """Return which sugars `outliers` judges, bool (S,): those of RNA followed by a phosphate."""
         whole = np.concatenate([self.epsilon, self.chi, self.delta], axis=1) >= 0
         return self.is_rna & whole.all(axis=1)
 
 
 def ring_phases(rings: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """Return the phases of pseudorotation of rings int (S, 5) as of `Sugars`, in radians (S,).
+    """Return the phases of pseudorotation of rings int (S, 5), as in `Sugars`, in radians (S,).
 
     C. Altona and M. Sundaralingam, JACS 94, 8205 (1972). `positions` (N, 3).
     """

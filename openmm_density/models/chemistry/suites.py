@@ -1,4 +1,4 @@
-"""Suites of RNA: the backbone from one sugar to the next, and which of the known conformers each is."""
+"""Suites of RNA, the backbone from one sugar to the next, and the known conformer that each matches."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from .topologies import bonded_partners
 from .torsions import torsion_angles
 
 OUTLIER = "!!"
-"""What a suite is called that is none of the conformers."""
+"""The name of a suite that matches no conformer."""
 
-# Of the 54 conformers means in degrees of δ of the nucleotide before, ε, ζ, α, β, γ and δ: J. S. Richardson et al., RNA 14, 465
+# Means of the 54 conformers in degrees: δ of the previous nucleotide, ε, ζ, α, β, γ and δ. J. S. Richardson et al., RNA 14, 465
 # (2008), with the averages of its authors' program suitename (cluster averages 070506), to 0.1°.
 _MEANS = Path(__file__).with_name("suite_means.csv")
-# Half the width of a conformer in each of the seven torsions, and what they are between: degrees, by the same authors.
+# Half the width of a conformer in each of the seven torsions, and the ranges of these: degrees, by the same authors.
 _WIDTHS = np.array([28.0, 60.0, 55.0, 50.0, 70.0, 35.0, 28.0])
 _LEAST = np.array([60.0, 155.0, 25.0, 25.0, 50.0, 20.0, 60.0])
 _MOST = np.array([165.0, 310.0, 335.0, 335.0, 290.0, 335.0, 165.0])
 _PUCKERS, _GAMMAS = ((60.0, 105.0), (125.0, 165.0)), ((20.0, 95.0), (140.0, 215.0), (260.0, 335.0))
-# Conformers at the side of a populous one, that one, and between both the widths (ε, ζ, α, β) of the one and of the other.
+# Satellites of a dominant conformer, that conformer, and the widths (ε, ζ, α, β) of each in between.
 _SATELLITES = {
     "1m": ("1a", (60, 55, 50, 32), (60, 55, 50, 64)),
     "1L": ("1a", (18, 55, 50, 18), (70, 55, 50, 70)),
@@ -41,13 +41,13 @@ _MIDDLE = slice(1, 5)  # ε, ζ, α and β, by which a suite is assigned
 
 
 class _Conformers(NamedTuple):
-    """The 54 conformers."""
+    """The 54 conformers of suites."""
 
     names: np.ndarray  # (C,)
     means: np.ndarray  # (C, 7), degrees
     bins: np.ndarray  # int (C,), see `_bins`
     is_dominant: np.ndarray  # bool (C,)
-    dominant: np.ndarray  # int (C,), of a satellite the conformer at whose side it is, else -1
+    dominant: np.ndarray  # int (C,), for a satellite its dominant conformer, else -1
     own_widths: np.ndarray  # `own_widths`, `dominant_widths` (C, 4): between both
     dominant_widths: np.ndarray
 
@@ -56,8 +56,8 @@ class _Conformers(NamedTuple):
 class Suites:
     """The suites of a model's RNA: each from the sugar of one nucleotide to that of the next."""
 
-    residues: np.ndarray  # int (S,), indices of the residues that the suites lead to
-    torsions: np.ndarray  # int (S, 7, 4): δ of the nucleotide before, ε, ζ, α, β, γ, δ
+    residues: np.ndarray  # int (S,), the residue at which each suite ends
+    torsions: np.ndarray  # int (S, 7, 4): δ of the previous nucleotide, ε, ζ, α, β, γ, δ
 
     def conformers(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return name (S,) and suiteness (S,) of each, see `named_suites`. `positions` (N, 3) in Å."""
@@ -66,7 +66,7 @@ class Suites:
 
 
 def find_suites(topology: app.Topology) -> Suites:
-    """Return the suites of a model: of nucleotides with O2' that are bonded to each other."""
+    """Return the suites of a model, between nucleotides with O2' that are bonded to each other."""
     table = named_atom_table(topology, ("C5'", "C4'", "C3'", "O3'", "P", "O5'", "O2'"))
     residue_of = np.array([atom.residue.index for atom in topology.atoms()], dtype=np.int64)
     before = np.flatnonzero((table[:, [0, 1, 2, 3, 6]] >= 0).all(axis=1))
@@ -80,12 +80,12 @@ def find_suites(topology: app.Topology) -> Suites:
 
 
 def named_suites(degrees: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the names of the conformers that suites are, `OUTLIER` for none, and their suiteness, 0 of outliers, else to 1.
+    """Return the names of the suites' conformers, `OUTLIER` for none, and their suiteness, 0 for outliers, else up to 1.
 
-    A suite is compared with the conformers that have its puckers and its γ: by ε, ζ, α and β it is the one of least distance
-    below 1, in half widths (the root of third order of their sum of third powers); between a populous conformer and one at its
-    side, each has a width of its own. Suiteness is ½ [cos(π d) + 1], at least 0.01, with d the distance in all seven torsions.
-    J. S. Richardson et al., RNA 14, 465 (2008). `degrees` (S, 7), in any turn.
+    A suite is compared with the conformers that have its puckers and its γ. By ε, ζ, α and β it is the one at the least distance
+    below 1, in half widths (the cube root of the sum of cubes); between a dominant conformer and its satellite,
+    each has a width of its own. Suiteness is ½ [cos(π d) + 1], at least 0.01, with d the distance in all seven torsions.
+    J. S. Richardson et al., RNA 14, 465 (2008). `degrees` (S, 7), in any period.
     """
     known = _conformers()
     degrees = np.mod(degrees, 360.0)
@@ -94,7 +94,7 @@ def named_suites(degrees: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     distances = np.where(bins[:, None] == known.bins, _length(apart[..., _MIDDLE]), np.inf)
     rows = np.arange(len(degrees))
     chosen = distances.argmin(axis=1)
-    # Of several a conformer that is not dominant is compared with the dominant one.
+    # Where several match, a satellite is compared with its dominant conformer.
     other = np.where(known.is_dominant, np.inf, distances).argmin(axis=1)
     dominant = np.where(known.is_dominant, distances, np.inf).argmin(axis=1)
     several = (distances < 1).sum(axis=1) > 1
@@ -122,7 +122,7 @@ def _are_between(
 
 
 def _bins(degrees: np.ndarray) -> np.ndarray:
-    """Return a number for both puckers and γ of suites (S, 7), -1 where a torsion is nowhere usual."""
+    """Return a number for both puckers and γ of suites (S, 7), -1 where a torsion is in no usual range."""
     usual = ((degrees >= _LEAST) & (degrees <= _MOST)).all(axis=1)
     number = np.zeros(len(degrees), dtype=np.int64)
     for column, ranges in ((0, _PUCKERS), (6, _PUCKERS), (5, _GAMMAS)):

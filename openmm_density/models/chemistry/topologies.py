@@ -19,8 +19,8 @@ _Found = TypeVar("_Found")
 
 
 def openmm_topology(topology: Any) -> Topology:
-    """Return a topology as OpenMM's, also one of mdtraj."""
-    # An object of mdtraj's comes from a process that has imported it, which takes others a while.
+    """Return OpenMM's or mdtraj's topology as OpenMM's."""
+    # Only a process that has imported mdtraj, which is slow, can hold one of its objects.
     mdtraj = sys.modules.get("mdtraj")
     if mdtraj is not None and isinstance(topology, mdtraj.Topology):
         return topology.to_openmm()
@@ -42,7 +42,7 @@ def bonded_pairs(topology: Topology) -> np.ndarray:
 
 
 def found_once(find: Callable[[Topology, np.ndarray], _Found]) -> Callable[[Topology, np.ndarray], _Found]:
-    """Keep what a function found last of each topology, for those who ask it of the same positions one after the other."""
+    """Keep what a function last found for each topology, for callers that ask for the same positions one after another."""
     found: WeakKeyDictionary[Topology, tuple[Any, _Found]] = WeakKeyDictionary()
 
     @wraps(find)
@@ -65,7 +65,7 @@ def bonded_neighbours(topology: Topology) -> list[list[int]]:
 
 
 def bonded_partners(topology: Topology, name: str, of: str) -> np.ndarray:
-    """Return for each atom of one name an atom of another that it is bonded to, else -1, int (N,)."""
+    """Return for each atom with the first name an atom with the second that it is bonded to, else -1, int (N,)."""
     found = np.full(topology.getNumAtoms(), -1)
     for a, b in topology.bonds():
         for one, other in ((a, b), (b, a)):
@@ -75,7 +75,7 @@ def bonded_partners(topology: Topology, name: str, of: str) -> np.ndarray:
 
 
 def part_of_topology(topology: Topology, atoms: np.ndarray, bonds: np.ndarray) -> Topology:
-    """Return the topology of some atoms, with the bonds between them. `atoms` int (A,), rising; `bonds` int (B, 2) of all."""
+    """Return the topology of some atoms and the bonds between them. `atoms` int (A,), ascending; `bonds` int (B, 2) of all."""
     part, made = Topology(), {}
     every = list(topology.atoms())
     for chain, of_chain in groupby((every[index] for index in atoms), lambda atom: atom.residue.chain):

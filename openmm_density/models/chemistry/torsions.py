@@ -1,4 +1,4 @@
-"""Torsion angles, and the torsions of peptide bonds."""
+"""Torsion angles, among them those of peptide bonds."""
 
 from __future__ import annotations
 

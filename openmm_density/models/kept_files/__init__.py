@@ -1,4 +1,4 @@
-"""The input's own file with the places of its atoms changed: all else of it that is still true stays, character by character."""
+"""The input's own file with new atomic positions: everything else that is still true stays, character by character."""
 
 from .cif_atoms import CifAtom
 from .cif_document import atom_block, atoms_as_written, input_document, kept_document

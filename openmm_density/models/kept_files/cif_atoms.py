@@ -1,4 +1,4 @@
-"""The rows of ``_atom_site`` with the places of their atoms changed, and rows like theirs for atoms that were built."""
+"""The rows of ``_atom_site`` with new positions, and similar rows for atoms that were built."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from .numbers import TOLERANCE
 
 DISPLACED = ("aniso_U", "aniso_B")
-"""What the names of columns with anisotropic displacements begin with, where they are not in a loop of their own."""
+"""Prefix of the columns with anisotropic displacements, where they are not in a loop of their own."""
 _PLACES = ("Cartn_x", "Cartn_y", "Cartn_z")
 _MODEL = "pdbx_PDB_model_num"
 _OF_PLACE = (
@@ -23,9 +23,9 @@ _OF_PLACE = (
 class CifAtom(NamedTuple):
     """An atom to be written in a row of ``_atom_site``."""
 
-    # The row of the file, from 1, that it is, or, of an atom that was built, that of another atom of its residue
+    # Its row in the file, from 1; for an atom that was built, the row of another atom of its residue
     row: int
-    is_built: bool  # Whether the file does not have it
+    is_built: bool  # Whether it is missing from the file
     name: str  # `name`, `residue_name`, `element`, `altloc` as they are written.
     residue_name: str
     element: str
@@ -38,8 +38,8 @@ class CifAtom(NamedTuple):
 class AtomTable:
     """The ``_atom_site`` loop of a block, whose atoms are replaced.
 
-    Attributes: `columns`: the values as they are written in the file, by names without the category; `places` (R, 3) of
-    the rows of the file, in Å.
+    Attributes: `columns`: the values as written in the file, by names without the category; `places` (R, 3): the positions of
+    the file's rows, in Å.
     """
 
     def __init__(self, block: gemmi.cif.Block) -> None:
@@ -49,13 +49,13 @@ class AtomTable:
         self.places = np.stack([self._numbers(name) for name in _PLACES], axis=1)
 
     def _numbers(self, name: str) -> np.ndarray:
-        """Return the values of a column as numbers, NaN where a file has none."""
+        """Return the values of a column as numbers, NaN where the file has none."""
         return np.array([gemmi.cif.as_number(value) for value in self.columns[name]], dtype=np.float64)
 
     def replaced(
         self, models: Sequence[Sequence[CifAtom]], renumbered: bool
     ) -> tuple[dict[str, list[str]], dict[str, str], bool]:
-        """Replace the rows; return the columns, the serial numbers of unchanged atoms by the old, and whether any moved."""
+        """Replace the rows; return the columns, the new serial numbers of unchanged atoms by the old ones, and whether any moved."""
         atoms = [atom for model in models for atom in model]
         rows = [atom.row - 1 for atom in atoms]
         columns = {name: [*map(values.__getitem__, rows)] for name, values in self.columns.items()}
@@ -82,7 +82,7 @@ class AtomTable:
     def _write_values(
         self, columns: dict[str, list[str]], atoms: Sequence[CifAtom], rows: list[int]
     ) -> np.ndarray:
-        """Write coordinates, B factors and occupancies where they are others; return which atoms moved or have another B."""
+        """Write coordinates, B factors and occupancies where they changed; return which atoms moved or have another B factor."""
         before, after = self.places[rows], np.array([atom.position for atom in atoms]).reshape(-1, 3)
         moved = np.abs(after - before).max(axis=1, initial=0.0) > 5.001e-4
         for axis, name in enumerate(_PLACES):
@@ -96,7 +96,7 @@ class AtomTable:
                 if name == "B_iso_or_equiv":
                     moved |= np.abs(new - old) > 5.001e-3
                 unsaid_still = np.abs(new - unsaid) < 5e-3
-                # What is left out is as good as what it stands for.
+                # An omitted value equals the default that it stands for.
                 for k in np.flatnonzero(np.isnan(old) & unsaid_still):
                     if columns[name][k] in ("?", "."):
                         old[k] = new[k]
@@ -105,7 +105,7 @@ class AtomTable:
 
 
 def _rewritten(texts: Sequence[str], old: np.ndarray, new: np.ndarray, decimals: int) -> list[str]:
-    """Return texts, which mean some numbers, as `rewritten` has them for other ones."""
+    """Return texts of numbers, rewritten by `rewritten` for new values."""
     same = np.abs(old - new) <= TOLERANCE * 10.0**-decimals
     return [
         text if kept else f"{value:.{decimals}f}"
@@ -114,14 +114,14 @@ def _rewritten(texts: Sequence[str], old: np.ndarray, new: np.ndarray, decimals:
 
 
 def _write_names(columns: dict[str, list[str]], atoms: Sequence[CifAtom]) -> None:
-    """Write names, elements and labels where they are others, as those of atoms that were built."""
+    """Write names, elements and labels where they differ, as for atoms that were built."""
     for names, values in (
         (("label_atom_id", "auth_atom_id"), [atom.name for atom in atoms]),
         (("label_comp_id", "auth_comp_id"), [atom.residue_name for atom in atoms]),
     ):
         told = [columns[name] for name in names if name in columns]
         for row, (value, *texts) in enumerate(zip(values, *told)):
-            # The file may call it otherwise for its authors: then only what is renamed is written anew.
+            # The authors' name may differ: then only a renamed atom is rewritten.
             if value not in texts and value not in map(gemmi.cif.as_string, texts):
                 for column in told:
                     column[row] = gemmi.cif.quote(value)
@@ -137,7 +137,7 @@ def _write_names(columns: dict[str, list[str]], atoms: Sequence[CifAtom]) -> Non
 
 
 def _forget_displacements(columns: dict[str, list[str]], changed: Sequence[bool]) -> None:
-    """Take from rows what is true only where their atoms were."""
+    """Remove from rows what was true only at the old positions."""
     for name, values in columns.items():
         if name in _OF_PLACE or name.startswith(DISPLACED):
             columns[name] = ["?" if new else value for value, new in zip(values, changed)]

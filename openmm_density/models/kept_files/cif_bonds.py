@@ -1,4 +1,4 @@
-"""``_struct_conn`` and ``_struct_mon_prot_cis`` of an mmCIF file, brought to where its atoms are now."""
+"""``_struct_conn`` and ``_struct_mon_prot_cis`` of an mmCIF file, updated for the present positions."""
 
 from __future__ import annotations
 
@@ -57,21 +57,21 @@ def _plain(value: str) -> str:
 
 
 class AtomNames:
-    """How rows of ``_atom_site`` (`columns`) call their atoms: by chain, number, insertion code, name and label."""
+    """The atoms of rows of ``_atom_site`` (`columns`), by chain, number, insertion code, name and label."""
 
     def __init__(self, columns: Mapping[str, list[str]]) -> None:
         self.columns = columns
         count = len(columns["Cartn_x"])
         blank = ["."] * count
         labels = columns.get("label_asym_id") or blank
-        # As gemmi reads it: the PDB's name where the authors' is left open.
+        # As gemmi reads it: the PDB's name where the authors' is missing.
         authors = columns.get("auth_asym_id") or blank
         chains = [label if gemmi.cif.is_null(own) else own for own, label in zip(authors, labels)]
         numbers = columns.get("auth_seq_id") or columns.get("label_seq_id") or blank
         codes = columns.get("pdbx_PDB_ins_code") or blank
         names = columns.get("label_atom_id") or columns.get("auth_atom_id") or blank
         altlocs = columns.get("label_alt_id") or blank
-        # Most are plain words, many times the same.
+        # Most are plain words that repeat many times.
         plain = functools.cache(_plain)
         self.keys = [tuple(map(plain, each)) for each in zip(chains, numbers, codes, names, altlocs)]
         self.counts = Counter(self.keys)
@@ -82,7 +82,7 @@ class AtomNames:
             self._unlabelled.setdefault(key[:4], row)
 
     def find(self, key: _Key) -> int | None:
-        """Return the row of an atom; under any label where the key has none."""
+        """Return the row of an atom; with any label where the key has none."""
         return self._rows.get(key) if key[4] else self._rows.get(key, self._unlabelled.get(key[:4]))
 
     def find_residue(self, chain: str, number: str, code: str, name: str) -> int | None:
@@ -90,7 +90,7 @@ class AtomNames:
         return self._unlabelled.get((chain, number, code, name))
 
     def value(self, row: int, name: str) -> str:
-        """Return the value of a column in a row, as it is written there."""
+        """Return the value of a column in a row, as written."""
         return self.columns[name][row] if name in self.columns else "?"
 
 
@@ -121,7 +121,7 @@ def write_bonds(
     header: Header,
     moved: bool,
 ) -> None:
-    """Write the present lengths of ``_struct_conn``, and the links that it lacks, between `positions` in Å."""
+    """Write the present lengths into ``_struct_conn``, and the links that it lacks, between `positions` in Å."""
     table = block.get_mmcif_category(_BONDS, raw=True)
     count = len(next(iter(table.values()), ()))
     kept, ends = _kept_bonds(table, before, now, header)
@@ -155,12 +155,12 @@ def write_bonds(
 def _kept_bonds(
     table: Mapping[str, list[str]], before: AtomNames, now: AtomNames, header: Header
 ) -> tuple[list[int], dict[int, tuple[int, int, bool]]]:
-    """Return the rows that stay, and of those whose atoms are written these, and whether the second is a copy by symmetry."""
+    """Return the rows to keep and, where their atoms are written, these atoms and whether the second is a symmetry copy."""
     kept, ends = [], {}
     for row in range(len(next(iter(table.values()), ()))):
         keys = [_key_of_end(table, row, side) for side in (1, 2)]
         first, second = (now.find(key) for key in keys)
-        # An atom of a conformer that is not written, or under another name.
+        # An atom of a conformer that is not written, or is written under another name.
         left_out = any(now.find(key) is None and before.find(key) is not None for key in keys)
         away = _leads_away(table, row)
         if left_out or (away and not header.space_group):
@@ -172,7 +172,7 @@ def _kept_bonds(
 
 
 def _declare_kinds(block: gemmi.cif.Block, kinds: Sequence[str]) -> None:
-    """Add kinds of bonds to the list that the file has of them."""
+    """Add kinds of bonds to the file's list of kinds."""
     loop = block.find_loop("_struct_conn_type.id").get_loop()
     if loop is None:
         return
@@ -233,13 +233,13 @@ def _add_bonds(
 def write_cis_peptides(
     block: gemmi.cif.Block, now: AtomNames, peptides: Sequence[gemmi.CisPep], moved: bool
 ) -> None:
-    """Write the peptides that are cis now into ``_struct_mon_prot_cis``; rows that are still true stay."""
+    """Write the present cis peptides into ``_struct_mon_prot_cis``; rows that are still true stay."""
     table = block.get_mmcif_category(_PEPTIDES, raw=True)
     chains = {key[0] for key in now.keys}
     current = {
         tuple(
             (
-                # Where the file leaves a chain without a name, the peptides of a topology are in one that was given a letter.
+                # Where the file leaves a chain unnamed, the topology's chain was given a letter.
                 *(end.chain_name if end.chain_name in chains else "", str(end.res_id.seqid.num)),
                 end.res_id.seqid.icode.strip(),
             )

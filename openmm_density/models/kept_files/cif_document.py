@@ -1,4 +1,4 @@
-"""The document of an mmCIF file with the places of its atoms changed."""
+"""The document of an mmCIF file with new atomic positions."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ STALE_CATEGORIES = (
 """Categories that a fit makes untrue: a refinement's statistics, and geometry and positions of single atoms."""
 
 STALE_BEGINNING = "_pdbx_validate_"
-"""What the names of further ones begin with: what wwPDB found in the geometry of the model before."""
+"""Prefixes of further ones: wwPDB's geometry checks of the model before the fit."""
 
 KEPT_OF_REFINEMENT = ("entry_id", "pdbx_refine_id", "ls_d_res_high", "ls_d_res_low", "pdbx_diffrn_id")
-"""What ``_refine`` tells of the data: all else in it are statistics of the model before."""
+"""Items of ``_refine`` that describe the data: all others are statistics of the model before the fit."""
 
 PLACED_CATEGORIES = (
     *("_cell.", "_symmetry.", "_space_group.", "_space_group_symop.", "_symmetry_equiv.", "_atom_sites."),
@@ -46,7 +46,7 @@ PLACED_CATEGORIES = (
     *("_pdbx_struct_assembly_prop.", "_pdbx_struct_assembly_auth_evidence.", "_pdbx_struct_oper_list."),
     *("_pdbx_point_symmetry.", "_pdbx_helical_symmetry."),
 )
-"""Categories that belong to the place where the input has the model: its crystal, its symmetry, its assemblies."""
+"""Categories that depend on where the input has the model: crystal, symmetry and assemblies."""
 
 
 def stale_categories(block: gemmi.cif.Block) -> list[str]:
@@ -60,7 +60,7 @@ def stale_categories(block: gemmi.cif.Block) -> list[str]:
 
 
 def atom_block(document: gemmi.cif.Document) -> gemmi.cif.Block:
-    """Return the block of a document that has the atoms."""
+    """Return the block of a document that contains the atoms."""
     return next(block for block in document if block.find_loop("_atom_site.Cartn_x"))
 
 
@@ -72,12 +72,12 @@ def kept_document(
     """Return the document of the file that a model was read from, with its atoms as they are now.
 
     A value stays as it is unless the fit makes it untrue: coordinates, B factors and occupancies are written anew where they
-    differ, and so are lengths in ``_struct_conn`` and angles in ``_struct_mon_prot_cis``. Rows of atoms that were built are like
+    differ, and so are lengths in ``_struct_conn`` and angles in ``_struct_mon_prot_cis``. Rows of atoms that were built resemble
     those of their residue. Left out are `stale_categories`, statistics in ``_refine``, anisotropic displacements of atoms that
-    moved or have another B factor, further models, and `PLACED_CATEGORIES` if the model was laid elsewhere.
+    moved or have another B factor, further models, and `PLACED_CATEGORIES` if the model was moved elsewhere.
 
-    `header` of an mmCIF file. `models` of each model its atoms, in the order of the file to be. Where atoms were built
-    or stand in another order, all get new serial numbers. `peptides`: those that are cis now, in the first model.
+    `header`: of an mmCIF file. `models`: the atoms of each model, in the order of the new file. Where atoms were built
+    or reordered, all get new serial numbers. `peptides`: the present cis peptides of the first model.
     """
     document = input_document(header)
     block = atom_block(document)
@@ -135,7 +135,7 @@ def _keep_displacements(block: gemmi.cif.Block, still: dict[str, str]) -> None:
 
 
 def _write_crystal(block: gemmi.cif.Block, header: Header) -> None:
-    """Leave out the crystal where the model is no longer in it, and its symmetry where the map has none."""
+    """Omit the crystal where the model is no longer in it, and its symmetry where the map has none."""
     own = header.metadata.structure.spacegroup_hm
     if header.metadata.is_elsewhere:
         for name in PLACED_CATEGORIES:
@@ -147,7 +147,7 @@ def _write_crystal(block: gemmi.cif.Block, header: Header) -> None:
 
 
 def _declare_new(block: gemmi.cif.Block, columns: dict[str, list[str]]) -> None:
-    """Add elements and components that only built atoms have to the lists that the file has of them."""
+    """Add elements and components that only built atoms have to the file's lists."""
     for tag, column in (("_atom_type.symbol", "type_symbol"), ("_chem_comp.id", "label_comp_id")):
         loop = block.find_loop(tag).get_loop()
         if loop is None or column not in columns:
@@ -159,7 +159,7 @@ def _declare_new(block: gemmi.cif.Block, columns: dict[str, list[str]]) -> None:
 
 
 def atoms_as_written(atoms: Sequence[WrittenAtom]) -> list[CifAtom]:
-    """Return the atoms of a model as rows of its file, whose numbers their records have."""
+    """Return the atoms of a model as rows of its file, by the row numbers in their records."""
     return [
         CifAtom(
             *(atom.record.serial, False, atom.record.name, atom.record.residue_name, atom.record.element),

@@ -1,4 +1,4 @@
-"""What of an input file is not in the one that is written, in sentences."""
+"""Sentences on what the written file omits from the input file."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _WHY = {
     "SCALE": "the model was laid elsewhere",
     "MTRIX": "the model was laid elsewhere",
 }
-_STALE = "Left out of the written model, as they tell of the one before the fit, or of its place"
+_STALE = "Left out of the written model, as they describe the model before the fit, or its place"
 _OF_ATOMS = frozenset(
     (*COORDINATES, "MODEL", "ENDMDL", "NUMMDL", "TER", "END", "MASTER", "ANISOU", "REMARK", "")
 )
 
 
 def left_out_of_pdb(before: Sequence[str], after: Sequence[str]) -> list[str]:
-    """Return what the lines of a PDB file have and those of another do not, but atoms, in a sentence for each kind."""
+    """Return what one PDB file's lines have and another's lack, atoms apart, in a sentence for each kind."""
     records = [Counter(_kind(line) for line in lines) for lines in (before, after)]
     lost = records[0] - records[1]
     sentences = _displacements(lost["ANISOU"], "ANISOU")
@@ -50,7 +50,7 @@ def left_out_of_pdb(before: Sequence[str], after: Sequence[str]) -> list[str]:
 
 
 def left_out_of_cif(before: gemmi.cif.Block, after: gemmi.cif.Block) -> list[str]:
-    """Return what a block of an mmCIF file has and another does not, but atoms, in a sentence for each kind."""
+    """Return what one mmCIF block has and another lacks, atoms apart, in a sentence for each kind."""
     sentences = _displacements(_displaced(before) - _displaced(after), "Anisotropic displacement")
     names = [block.get_mmcif_category_names() for block in (before, after)]
     lost = [name for name in names[0] if name not in names[1] and name != "_atom_site_anisotrop."]

@@ -1,4 +1,4 @@
-"""The lines of a PDB file with the places of its atoms changed."""
+"""The lines of a PDB file with new atomic positions."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ..written_structures import Header, WrittenAtom
 from .numbers import leading_number, rewritten
 
 ANISOTROPIC = ("ANISOU", "SIGATM", "SIGUIJ")
-"""Records behind an atom on how it is displaced and how well its place is known: true where it was."""
+"""Records that follow an atom, on its displacement and the uncertainty of its position: true only where it was."""
 FRAME = ("ORIGX", "SCALE", "MTRIX")
-"""Records with operators in the frame of the input's coordinates."""
+"""Records with operators in the coordinate frame of the input."""
 COORDINATES = ("ATOM", "HETATM")
 ROUNDING = 0.02
-"""Å by which a bond may be told longer or shorter than it is by coordinates that are rounded."""
+"""Å by which rounded coordinates may change the length of a bond."""
 
 _Key = tuple[str, ...]
 
@@ -33,14 +33,13 @@ def kept_pdb(
     """Return the lines of the file that a model was read from, with its atoms as they are now.
 
     A line stays as it is unless the fit makes it untrue: coordinates, B factors and occupancies are written anew where they
-    differ, so are lengths of LINK and SSBOND, angles of CISPEP, and the counts of MASTER. Elements are filled in where they are
-    missing.
+    differ, so are lengths of LINK and SSBOND, angles of CISPEP, and the counts of MASTER. Missing elements are filled in.
     Left out are `STALE_REMARKS`, anisotropic displacements of atoms that moved or have another B factor, further models, and what
-    belongs to another place if the model was laid elsewhere. Bonds and cis peptides that the file does not name are added.
+    depends on the old place if the model was moved elsewhere. Bonds and cis peptides that the file does not name are added.
 
     `metadata` of a PDB file; `atoms`, `as_read`: all atoms, with those of conformers that are not fitted, as they are
     now, and with the B factors and occupancies that they were read with; `generated`: lines of SSBOND, LINK, CISPEP and
-    CRYST1 as they are now. Returns None where the lines of the file cannot be told to be those of the atoms.
+    CRYST1 as they are now. Returns None where the lines of the file cannot be matched with the atoms.
     """
     lines = _first_model(metadata.text.split("\n"))
     places = _atoms_of_lines(lines, as_read)
@@ -67,7 +66,7 @@ def _record(line: str) -> str:
 
 
 def _first_model(lines: Sequence[str]) -> list[str]:
-    """Return lines without those of further models, and, where there are any, without the numbers of models."""
+    """Return lines without further models and, where there are any, without model numbers."""
     if sum(_record(line) == "MODEL" for line in lines) < 2:
         return list(lines)
     kept: list[str] = []
@@ -98,7 +97,7 @@ def _key_of_atom(atom: WrittenAtom) -> _Key:
 
 
 def _atoms_of_lines(lines: Sequence[str], atoms: Sequence[WrittenAtom]) -> dict[int, int] | None:
-    """Return the atom of each line of ATOM and HETATM; None where names do not tell it, or an atom has no line."""
+    """Return the atom of each ATOM and HETATM line; None where names do not identify it, or an atom has no line."""
     of_name: dict[_Key, deque[int]] = defaultdict(deque)
     for index, atom in enumerate(atoms):
         of_name[_key_of_atom(atom)].append(index)
@@ -114,7 +113,7 @@ def _atoms_of_lines(lines: Sequence[str], atoms: Sequence[WrittenAtom]) -> dict[
 
 
 def _is_changed(line: str, atom: WrittenAtom, as_read: WrittenAtom) -> bool:
-    """Return whether an atom is elsewhere, or has another B factor, to the digits that a PDB file has."""
+    """Return whether an atom moved or has another B factor, to the digits of a PDB file."""
     same_place = all(
         abs(leading_number(line[start : start + 8]) - value) <= 5.001e-4
         for start, value in zip((30, 38, 46), atom.position)
@@ -142,7 +141,7 @@ def _with_atoms(
 
 
 def _atom_line(line: str, atom: WrittenAtom, as_read: WrittenAtom) -> str:
-    """Return the line of an atom, with what is not as it was read written anew."""
+    """Return the line of an atom, with changed values rewritten."""
     coordinates = "".join(
         rewritten(line[start : start + 8], value, 3, 8) for start, value in zip((30, 38, 46), atom.position)
     )
@@ -160,7 +159,7 @@ def _atom_line(line: str, atom: WrittenAtom, as_read: WrittenAtom) -> str:
 
 
 def _is_true(line: str, metadata: Metadata, header: Header) -> bool:
-    """Return whether a line beside the atoms is true of the model as it is now."""
+    """Return whether a line other than an atom's is still true of the model."""
     record = _record(line)
     if record == "REMARK":
         about = remark_number(line)
@@ -172,7 +171,7 @@ def _is_true(line: str, metadata: Metadata, header: Header) -> bool:
 
 
 def _with_resolution(written: list[str], lines: Sequence[str], metadata: Metadata) -> list[str]:
-    """Return lines with the resolution, where only remarks of the refinement, which are left out, told it."""
+    """Return lines with the resolution, where only omitted refinement remarks gave it."""
     remarks = [line for line in metadata.structure.raw_remarks if remark_number(line) == 2]
     if not remarks or any(_record(line) == "REMARK" and remark_number(line) == 2 for line in written):
         return written
@@ -180,12 +179,12 @@ def _with_resolution(written: list[str], lines: Sequence[str], metadata: Metadat
 
 
 def _with_crystal(written: list[str], header: Header, generated: Sequence[str]) -> list[str]:
-    """Return lines with the cell as it is now."""
+    """Return lines with the present cell."""
     rows = [row for row, line in enumerate(written) if _record(line) == "CRYST1"]
     now = next((line for line in generated if _record(line) == "CRYST1"), None)
     for row in rows[::-1]:
         if now is None:
-            # A dummy of 1 Å tells that there is no crystal.
+            # A dummy cell of 1 Å means that there is no crystal.
             if not _same_cell(written[row], _NO_CELL):
                 del written[row]
         elif not _same_cell(written[row], now):
@@ -208,7 +207,7 @@ _Find = Callable[[tuple[str, ...]], WrittenAtom | None]
 
 
 def _finder(atoms: Sequence[WrittenAtom]) -> _Find:
-    """Return what finds an atom by chain, number with insertion code, name and label, or under any label where none is given."""
+    """Return a function that finds an atom by chain, number with insertion code, name and label (any label where none is given)."""
     known: dict[_Key, WrittenAtom] = {}
     for atom in atoms:
         record = atom.record
@@ -219,7 +218,7 @@ def _finder(atoms: Sequence[WrittenAtom]) -> _Find:
 
 
 def _ends(line: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return how a line of SSBOND or LINK calls its atoms: chain, number, name and label."""
+    """Return chain, number, name and label of the atoms in a line of SSBOND or LINK."""
     if _record(line) == "SSBOND":
         spans = ((15, 17, 22), (29, 31, 36))
         first, second = ((line[a : a + 1].strip(), line[b:c].strip(), "SG", "") for a, b, c in spans)
@@ -238,7 +237,7 @@ def _ends(line: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 def _with_bonds(
     written: list[str], header: Header, generated: Sequence[str], find: _Find, moved: bool
 ) -> list[str]:
-    """Return lines with SSBOND and LINK as long as they are now, and those that the file does not have."""
+    """Return lines with the present lengths in SSBOND and LINK, and with records for bonds that the file lacks."""
     now = {
         (frozenset(_ends(line)), _leads_away(line)): line
         for line in generated
@@ -272,13 +271,13 @@ def _with_bonds(
 
 
 def _leads_away(line: str) -> bool:
-    """Return whether the second atom of a bond is in a copy that the symmetry of the crystal makes."""
+    """Return whether the second atom of a bond is in a crystallographic symmetry copy."""
     first, second = line[59:65].strip(), line[66:72].strip()
     return bool(first and second) and first != second
 
 
 def _with_cis_peptides(written: list[str], generated: Sequence[str], find: _Find, moved: bool) -> list[str]:
-    """Return lines with the peptides that are cis now."""
+    """Return lines with the present cis peptides."""
     now = {_peptide(line): line for line in generated if _record(line) == "CISPEP"}
     result: list[str] = []
     for line in written:
@@ -302,7 +301,7 @@ def _peptide(line: str) -> tuple[tuple[str, str], tuple[str, str]]:
 
 
 def _inserted(lines: list[str], new: Sequence[str]) -> list[str]:
-    """Return lines with new ones of one record behind those of that record, or where the format has it."""
+    """Return lines with new ones of a record inserted after existing ones, or where the format puts them."""
     if not new:
         return lines
     order = {name: place for place, name in enumerate(RECORD_ORDER)}
@@ -318,7 +317,7 @@ def _inserted(lines: list[str], new: Sequence[str]) -> list[str]:
 
 
 def _with_counts(written: list[str], lines: Sequence[str]) -> list[str]:
-    """Return lines with MASTER telling of how many records there are more or fewer than in the file's."""
+    """Return lines with MASTER's counts corrected for added and removed records."""
     row = next((row for row, line in enumerate(written) if _record(line) == "MASTER"), None)
     if row is None:
         return written
@@ -334,7 +333,7 @@ def _with_counts(written: list[str], lines: Sequence[str]) -> list[str]:
 
 
 def _counts(lines: Sequence[str]) -> np.ndarray:
-    """Return the numbers of records that MASTER tells, in its order."""
+    """Return the numbers of records that MASTER counts, in its order."""
     counts = Counter(_record(line) for line in lines)
     frame = sum(count for record, count in counts.items() if record[:5] in FRAME)
     told = (

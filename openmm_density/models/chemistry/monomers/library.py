@@ -1,4 +1,4 @@
-"""`MonomerLibrary`: residue types, links between them and what links change in them, read by gemmi."""
+"""`MonomerLibrary`: residue types, links, and the modifications that links make, read by gemmi."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .templates import Template
 FOLDER_VARIABLE = "CLIBD_MON"
 """The environment variable that names the folder of CCP4's monomer library."""
 TABLE = Path(__file__).with_name("standard.cif")
-"""The values of amino acids, nucleotides, their ends and links: taken from the library by ``examples/monomer_table.py``."""
+"""Values for amino acids, nucleotides, their ends and links, extracted from the library by ``examples/monomer_table.py``."""
 
 _FIVE_PRIME_END = "5*END"
 _LIST = os.path.join("list", "mon_lib_list.cif")
@@ -30,7 +30,7 @@ _MEMBERS = {
 
 
 class MonomerLibrary:
-    """What is known of some residue types and of all links, from `source`: a folder, or None for the table.
+    """Ideal geometry of residue types and of all links, from `source`: a folder, or None for the table.
 
     `folder` of CCP4's monomer library: by default what the environment variable ``CLIBD_MON`` names, and where there is none,
     `TABLE`; `dictionaries` go before the library, and residue types without values (wwPDB component files) are passed over.
@@ -56,7 +56,7 @@ class MonomerLibrary:
         return name in self._components
 
     def template(self, name: str, changes: tuple[str, ...] = ()) -> Template:
-        """Return what is known of a residue type with some modifications, by their names."""
+        """Return the template of a residue type with some modifications, by their names."""
         key = (name, *changes)
         if key not in self._templates:
             if changes:
@@ -68,14 +68,14 @@ class MonomerLibrary:
         return self._templates[key]
 
     def end(self, name: str, atoms: Iterable[str]) -> tuple[str, ...]:
-        """Return the modifications of a residue that its atoms tell of: a nucleotide without phosphate."""
+        """Return the modifications that a residue's atoms imply: a nucleotide without phosphate."""
         is_nucleotide = self._components[name].group in _MEMBERS[_Group.DnaRna]
         return (_FIVE_PRIME_END,) if is_nucleotide and "P" not in atoms else ()
 
     def links_of(
         self, first: tuple[str, str], second: tuple[str, str], is_cis: bool
     ) -> list[tuple[gemmi.ChemLink, bool]]:
-        """Return the links of two residue types' atoms (of peptides as `is_cis`) that fit best, and whether each is reversed."""
+        """Return the links that best fit atoms of two residue types (peptides: by `is_cis`), and which are reversed."""
         found = []
         for swapped, (one, other) in enumerate(((first, second), (second, first))):
             for link in self._by_atoms.get((one[1], other[1]), ()):
@@ -87,7 +87,7 @@ class MonomerLibrary:
         return [(link, swapped) for fit, link, swapped in found if fit == best]
 
     def _fit(self, side: gemmi.ChemLink.Side, name: str) -> int:
-        """Return how well a residue type fits one side of a link: by name 3, by its own group 2, by a wider one 1, or not: 0."""
+        """Return how well a residue type fits one side of a link: 3 by name, 2 by its own group, 1 by a wider one, 0 not at all."""
         if side.comp:
             return 3 if side.comp == name else 0
         group = self._components[name].group
@@ -110,7 +110,7 @@ def monomer_library(
     folder: str | os.PathLike[str] | None = None,
     dictionaries: Sequence[str | os.PathLike[str]] | str | os.PathLike[str] = (),
 ) -> MonomerLibrary:
-    """Return a `MonomerLibrary`, of which the package's table makes only one: its templates take long."""
+    """Return a `MonomerLibrary`; the package's table is read only once, since its templates take long."""
     if folder or dictionaries or os.environ.get(FOLDER_VARIABLE):
         return MonomerLibrary(names, folder, dictionaries)
     return _of_table()
@@ -133,7 +133,7 @@ def _read(folder: str | os.PathLike[str] | None, names: list[str]) -> gemmi.MonL
         raise InputError(
             f"it cannot be read ({error})" if known else f"it is not a monomer library: it has no {_LIST}",
             source=folder,
-            remedy=f"give the folder of CCP4's monomer library, or unset {FOLDER_VARIABLE} to take the package's own values",
+            remedy=f"give the folder of CCP4's monomer library, or unset {FOLDER_VARIABLE} to use the package's own values",
         ) from None
     return library
 

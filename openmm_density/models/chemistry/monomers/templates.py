@@ -11,7 +11,7 @@ from typing import Any
 import gemmi
 
 Atom = tuple[int, str]
-"""An atom of a link: 1 or 2 for its residue, and the name. Atoms of a residue type are of residue 1."""
+"""An atom of a link: 1 or 2 for its residue, and the name. Atoms of a residue type belong to residue 1."""
 Table = dict[tuple[Atom, ...], tuple[float, float]]
 """Values and standard deviations by atoms; lengths in Å, angles in degrees."""
 
@@ -21,7 +21,7 @@ _KINDS = ("bonds", "angles", "torsions")
 
 @dataclass
 class Template:
-    """Ideal values by atoms: whether each is a hydrogen, signs of the volumes of centres, planes' atoms with σ in Å by label."""
+    """Ideal values by atoms; which atoms are hydrogens, the signs of chiral volumes, and planes by label with σ in Å."""
 
     atoms: dict[Atom, bool] = field(default_factory=dict)
     bonds: Table = field(default_factory=dict)
@@ -32,15 +32,15 @@ class Template:
 
     @classmethod
     def of_component(cls, component: gemmi.ChemComp) -> Template:
-        """Return what a residue type's dictionary says."""
+        """Return the template of a residue type's dictionary entry."""
         template = cls.of_restraints(component.rt)
-        # Torsions of single residues are what a fit is to find.
+        # Torsions within residues are what a fit has to find.
         template.torsions = {}
         template.atoms = {(1, atom.id): atom.is_hydrogen() for atom in component.atoms}
         return template
 
     def hydrogens(self) -> dict[str, list[str]]:
-        """Return the names of hydrogens by those of the atoms that carry them."""
+        """Return the names of hydrogens by the names of the atoms that carry them."""
         found: dict[str, list[str]] = {}
         for first, second in self.bonds:
             for atom, carrier in ((first, second), (second, first)):
@@ -50,7 +50,7 @@ class Template:
 
     @classmethod
     def of_restraints(cls, restraints: gemmi.Restraints) -> Template:
-        """Return what a residue type's or a link's restraints say; of torsions ω alone."""
+        """Return the template of a residue type's or a link's restraints; of torsions only ω."""
         template = cls()
         for kind in _KINDS:
             for key, _, term in _rows(restraints, kind):
@@ -94,19 +94,19 @@ class Template:
 
 
 def bond_key(first: Any, second: Any) -> tuple[Any, Any]:
-    """Return the atoms of a bond in the order by which it is known."""
+    """Return the atoms of a bond in the order used as its key."""
     return (first, second) if first <= second else (second, first)
 
 
 def angle_key(first: Any, vertex: Any, last: Any) -> tuple[Any, Any, Any]:
-    """Return the atoms of an angle in the order by which it is known."""
+    """Return the atoms of an angle in the order used as its key."""
     return (first, vertex, last) if first <= last else (last, vertex, first)
 
 
 def _rows(
     restraints: gemmi.Restraints, kind: str, side: int | None = None
 ) -> Iterator[tuple[tuple[Atom, ...], int, Any]]:
-    """Yield key, residue (or what a modification does) and term of bonds, angles or ω torsions."""
+    """Yield key, residue (or a modification's action) and term of bonds, angles or ω torsions."""
     for term in getattr(restraints, kind):
         ids = [getattr(term, f"id{k}") for k in range(1, 5) if hasattr(term, f"id{k}")]
         if kind == "torsions" and not (term.label.startswith("omega") and len({i.comp for i in ids}) == 2):
@@ -117,7 +117,7 @@ def _rows(
 
 
 def _value(term: Any) -> tuple[float, float]:
-    """Return value and σ; of bonds between nuclei, as force fields have them, which differ for hydrogens alone."""
+    """Return value and σ; bond lengths are between nuclei, as in force fields, which differ only for hydrogens."""
     nuclei = getattr(term, "value_nucleus", math.nan), getattr(term, "esd_nucleus", math.nan)
     return nuclei if all(map(math.isfinite, nuclei)) else (term.value, term.esd)
 

@@ -1,4 +1,4 @@
-"""`GeometryTerms`: ideal values of a model's bonds, angles, planes, chiral volumes and ω, and how far off it is."""
+"""`GeometryTerms`: ideal values of a model's bonds, angles, planes, chiral volumes and ω, and its deviations from them."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ class IdealTerms:
     sigmas: np.ndarray
 
     def measured(self, positions: np.ndarray) -> np.ndarray:
-        """Return what the terms are at positions in Å, shape (T,)."""
+        """Return the values of the terms at positions in Å, shape (T,)."""
         return _MEASURES[self.atoms.shape[1]](positions, self.atoms)
 
     def z(self, positions: np.ndarray) -> np.ndarray:
-        """Return how many standard deviations they are off, shape (T,)."""
+        """Return their deviations in standard deviations, shape (T,)."""
         return (self.measured(positions) - self.values) / self.sigmas
 
     def among(self, chosen: np.ndarray) -> IdealTerms:
-        """Return the terms all of whose atoms are chosen. `chosen` bool (N,)."""
+        """Return the terms whose atoms are all chosen. `chosen` bool (N,)."""
         kept = chosen[self.atoms].all(axis=1)
         return type(self)(self.atoms[kept], self.values[kept], self.sigmas[kept])
 
@@ -70,12 +70,12 @@ class Volumes(IdealTerms):
 
 @dataclass(frozen=True)
 class GeometryTerms:
-    """The ideal geometry of one topology: bonds of hydrogens are those between nuclei, torsions are ω.
+    """The ideal geometry of one topology: hydrogens' bond lengths are between nuclei, torsions are ω.
 
-    `unknown`: labels of residues of which nothing is known; `contradicted`: those whose bonds are not the library's, left out as
-    well; `unlinked`: bonds between known residues that are no known link;
-    `unnamed`: atoms that their residues do not have in the library; `other_hands`: chiral centres of the opposite chirality
-    than the library's, which keep theirs; `source`: folder of the monomer library, None for the package's table.
+    `unknown`: labels of residues that the library does not have; `contradicted`: those whose bonds differ from the library's,
+    left out as well; `unlinked`: bonds between known residues that match no known link;
+    `unnamed`: atoms that their residues do not have in the library; `other_hands`: chiral centres with the opposite chirality
+    to the library's, which keep theirs; `source`: folder of the monomer library, None for the package's table.
     """
 
     bonds: IdealTerms
@@ -98,9 +98,9 @@ def find_terms(
     monomers: str | os.PathLike[str] | None = None,
     dictionaries: Sequence[str | os.PathLike[str]] | str | os.PathLike[str] = (),
 ) -> GeometryTerms:
-    """Find the ideal geometry of a model, of OpenMM's or mdtraj's topology, by whose bonds residues are linked.
+    """Find the ideal geometry of a model; the bonds of its topology, OpenMM's or mdtraj's, link residues.
 
-    `positions` (N, 3) in Å where plain decide between cis and trans, and keep a centre's chirality; `monomers`: folder of
+    `positions` (N, 3), in Å where plain, decide between cis and trans and define the chirality of centres; `monomers`: folder of
     CCP4's monomer library, by default ``CLIBD_MON``, or else a table of the package with amino acids, nucleotides, their ends,
     links and disulphides; `dictionaries` of residue types go before it. Raises InputError if the library or a dictionary
     cannot be read, or the numbers of atoms differ.
@@ -112,14 +112,14 @@ def find_terms(
 
 @dataclass
 class _Found:
-    """Rows of terms by kind, and planes."""
+    """Terms found so far: rows by kind, and planes."""
 
     atoms: dict[str, list[np.ndarray]] = field(default_factory=lambda: defaultdict(list))
     values: dict[str, list[np.ndarray]] = field(default_factory=lambda: defaultdict(list))
     planes: list[Plane] = field(default_factory=list)
 
     def add(self, template: Template, columns: dict[Atom, int], index: np.ndarray, labels: list[Any]) -> None:
-        """Add terms of residues (or links) of one kind whose atoms are all in `index`, int (R, A), -1 for none, by `columns`."""
+        """Add terms of residues (or links) of one type whose atoms are all present in `index`, int (R, A), by `columns`."""
         index = np.column_stack([index, np.full(len(index), -1)])
         for kind, table in (
             ("bonds", template.bonds),
@@ -201,7 +201,7 @@ class _Search:
         return self._assembled(found, tuple(unknown), unlinked)
 
     def _find_contradicted(self) -> set[int]:
-        """Return the residues that are not what the library has under their name: with other heavy atoms, or other bonds."""
+        """Return the residues that differ from the library's entry of their name in heavy atoms or bonds."""
         asked = {
             k: {
                 atom.index: self._canonical(atom.index)
@@ -231,7 +231,7 @@ class _Search:
         return {int(h): self._atoms[k].name for h, k in both[hydrogens[both[:, 0]]].tolist()}
 
     def _find_links(self, changes: list[tuple[str, ...]]) -> tuple[dict[Any, list[Any]], tuple[str, ...]]:
-        """Return pairs of residues by link, and unknown bonds; add to changes what links change in residues."""
+        """Return pairs of residues by link, and unknown bonds; add to `changes` what links change in residues."""
         torsions = peptide_torsions(self._topology)
         cis = {(c, n) for _, c, n, _ in torsions[is_cis(self._positions, torsions)].tolist()}
         links: dict[Any, list[Any]] = defaultdict(list)
@@ -257,7 +257,7 @@ class _Search:
                 unlinked.append(f"{atom_label(self._atoms[i])} to {atom_label(self._atoms[j])}")
                 continue
             link, pair = known[0]
-            if len(known) > 1:  # of α and β links the hand of the anomeric carbon tells
+            if len(known) > 1:  # the handedness of the anomeric carbon tells α links from β links
                 link, pair = next((each for each in known if self._has_hands(*each)), known[0])
             for residue, side in zip(pair, (link.side1, link.side2)):
                 if side.mod:
@@ -266,7 +266,7 @@ class _Search:
         return links, tuple(unlinked)
 
     def _has_hands(self, link: gemmi.ChemLink, pair: tuple[int, int]) -> bool:
-        """Return whether the centres of a link have its hand between two residues."""
+        """Return whether the chiral centres of a link have its handedness between two residues."""
         for key, sign in Template.of_restraints(link.rt).chirals.items():
             atoms = [self._residues[pair[side - 1]].get(name, -1) for side, name in key]
             if min(atoms) >= 0 and sign * chiral_volumes(self._positions, np.array([atoms]))[0] < 0:
@@ -274,7 +274,7 @@ class _Search:
         return True
 
     def _canonical(self, atom: int) -> str:
-        """Return the name that the library has for an atom."""
+        """Return the library's name for an atom."""
         residue, name = self._atoms[atom].residue, self._atoms[atom].name
         known = self._names[residue.index]
         if (1, name) in self._library.template(known).atoms:
@@ -282,7 +282,7 @@ class _Search:
         return self._atom_aliases.get(known, {}).get(name, name)
 
     def _matched(self, template: Template, name: str, atoms: NamedAtoms) -> list[int]:
-        """Return the atoms of a residue in the order of a template's, -1 for those that are not there."""
+        """Return the atoms of a residue in the template's order, -1 for missing ones."""
         aliases = self._atom_aliases.get(name, {})
         place: dict[str, int] = {}
         others = []
@@ -298,7 +298,7 @@ class _Search:
                 place[alias] = index
             else:
                 left.append(index)
-        # Hydrogens of other names take those of their carrier that nobody has.
+        # Hydrogens with other names take unused names on the atom that carries them.
         free = {}
         for index in left:
             carrier = aliases.get(self._carriers.get(index, ""), self._carriers.get(index))
@@ -341,7 +341,7 @@ class _Search:
         ideal = ideal_volumes(centres, bonds, angles, len(self._atoms))
         has_ideal = np.isfinite(ideal)
         centres, ideal, sigmas = centres[has_ideal], (signs * ideal)[has_ideal], sigmas[has_ideal]
-        # A centre that is not flat keeps its hand: to turn it inside out is not for a harmonic energy.
+        # A centre that is not flat keeps its handedness: a harmonic energy must not invert it.
         start = chiral_volumes(self._positions, centres)
         other = (start * ideal < 0) & (np.abs(start) > np.abs(ideal) / 4)
         return GeometryTerms(
@@ -360,7 +360,7 @@ class _Search:
 
 
 def is_cis(positions: np.ndarray, peptides: np.ndarray) -> np.ndarray:
-    """Return which peptides have the ideal values of cis ones, bool (P,). `peptides` int (P, 4): the atoms of ω."""
+    """Return which peptides take the ideal values of cis peptides, bool (P,). `peptides` int (P, 4): the atoms of ω."""
     return np.abs(torsion_angles(positions, peptides)) < np.pi / 3
 
 

@@ -1,4 +1,4 @@
-"""Chiral volumes, and those that ideal bonds and angles give."""
+"""Chiral volumes, and their ideal values from ideal bonds and angles."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 VOLUME_SIGMA = 0.2
-"""Å³; the standard deviation of chiral volumes that REFMAC takes."""
+"""Å³; REFMAC's standard deviation of chiral volumes."""
 
 
 def chiral_volumes(positions: np.ndarray, centres: np.ndarray) -> np.ndarray:
@@ -37,7 +37,7 @@ def _looked_up(terms: Any, atoms: np.ndarray, n_atoms: int) -> np.ndarray:
 
 
 def places_of(known: np.ndarray, wanted: np.ndarray, n_atoms: int) -> np.ndarray:
-    """Return where bonds or angles are among known ones, in either order of their atoms; -1 for those that are not."""
+    """Return the index of each bond or angle among known ones, with its atoms in either order; -1 for unknown ones."""
     known, wanted = _keys(known, n_atoms), _keys(wanted, n_atoms)
     order = np.argsort(known, kind="stable")
     found = np.searchsorted(known[order], wanted)

@@ -1,10 +1,10 @@
-"""Find the flat groups of a model: which atoms lie in one plane, from topology to atom indices.
+"""Find the flat groups of a model: which atoms lie in one plane.
 
 Four sources, in this order for each residue:
 
-1. a restraint dictionary of the user's (CCP4/REFMAC, AceDRG: ``_chem_comp_plane_atom`` with its σ);
+1. a user's restraint dictionary (CCP4/REFMAC, AceDRG: ``_chem_comp_plane_atom`` with its σ);
 2. the tables of `residue_tables`, for amino acids, nucleotides, their common modifications, and haem;
-3. a wwPDB component file of the user's (``_chem_comp_bond`` with orders and aromatic flags);
+3. a user's wwPDB component file (``_chem_comp_bond`` with orders and aromatic flags);
 4. the bonded topology itself: conjugated rings, double bonds and trigonal centres.
 
 Peptide groups and C-termini come from the bonds between residues, so that no plane crosses a gap.

@@ -1,4 +1,4 @@
-"""Residue types as dictionaries describe them: restraint dictionaries and wwPDB component files of the user's, and haem."""
+"""Residue types from dictionaries: the user's restraint dictionaries and wwPDB component files, and haem."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .residue_tables import canonical_name
 
 @dataclass
 class Component:
-    """One residue type of a dictionary; `is_restraint`: its list of planes is complete, else they follow from its bonds."""
+    """One residue type of a dictionary; `is_restraint`: its list of planes is complete; else planes follow from its bonds."""
 
     source: str
     elements: dict[str, str]
@@ -27,7 +27,7 @@ class Component:
     is_restraint: bool = False
 
     def element(self, atom: str) -> str:
-        """Return an atom's element, from its name where the file lists bonds only, as a model file does."""
+        """Return an atom's element; from its name where the file lists only bonds."""
         return self.elements.get(atom) or (
             "H" if canonical_name(atom)[0] == "H" else gemmi.Element(atom[0]).name
         )

@@ -13,7 +13,7 @@ from .plane_set import SMALLEST_PLANE
 NON_METALS = frozenset(["H", "B", "C", "N", "O", "F", "Si", "P", "S", "Cl", "Se", "Br", "I"])
 
 
-# Half the length of a single bond between sp3 atoms, Å: what is clearly shorter is conjugated.
+# Half the length of a single bond between sp3 atoms, Å: clearly shorter bonds are conjugated.
 _SINGLE_BOND_RADIUS = {"C": 0.77, "N": 0.70, "O": 0.66, "S": 1.05}
 
 
@@ -32,8 +32,8 @@ class BondGraph:
     """A bonded graph in which to find conjugation.
 
     `elements`: symbols. `bonds`: pair of indices, smaller first, to order: 1, 1.5 for aromatic, 2, 3; 0 where it is not
-    known. `handled`: trigonal atoms whose plane is found elsewhere (the backbone's carbonyl). `own`: the first so many
-    atoms are the residue's; the others are neighbours of its neighbours. `coordinates` (copies, atoms, 3) in Å; lengths
+    known. `handled`: trigonal atoms whose plane is found elsewhere (the backbone's carbonyl). `own`: how many atoms,
+    the first ones, are the residue's; the others are neighbours of its neighbours. `coordinates` (copies, atoms, 3) in Å; lengths
     are medians over the copies.
     """
 
@@ -69,11 +69,11 @@ class BondGraph:
 
     @property
     def is_determined(self) -> bool:
-        """Whether orders, hydrogens or positions determine what is conjugated, beside the graph of the heavy atoms."""
+        """Whether orders, hydrogens or positions determine what is conjugated, where the heavy-atom graph does not."""
         return self.has_orders or self.has_hydrogens or self.coordinates is not None
 
     def flat_groups(self) -> list[tuple[frozenset[int], tuple[int, ...]]]:
-        """Find (trigonal centres, members) of every flat group, none of them part of another."""
+        """Find (trigonal centres, members) of every flat group; none contains another."""
         found: dict[frozenset[int], frozenset[int]] = {}
 
         def add(centres: Iterable[int], more: Iterable[int] = ()) -> None:
@@ -141,7 +141,7 @@ class BondGraph:
         return float(np.mean(shortening)) if shortening else 0.0
 
     def _is_trigonal_by_length(self, carbon: int) -> bool:
-        """Judge by the mean shortening of the bonds; no pyramid's tip and no linear carbon is trigonal."""
+        """Judge by the mean shortening of the bonds; the tip of a pyramid or a linear carbon is not trigonal."""
         neighbours = self.neighbours[carbon]
         if len(neighbours) > 3:
             return False
@@ -157,7 +157,7 @@ class BondGraph:
         return mean > 0.12
 
     def _is_trigonal_for_certain(self, carbon: int) -> bool:
-        """Return whether a carbon is that of a carboxylate, an amide or a guanidine, by the heavy atoms alone."""
+        """Return whether the heavy atoms alone identify a carbon of a carboxylate, an amide or a guanidine."""
         if len(self.neighbours[carbon]) != 3:
             return False
         oxygens = len(self._terminal_oxygens(carbon))
@@ -177,7 +177,7 @@ class BondGraph:
 
     @functools.cached_property
     def _conjugated_nitrogens(self) -> frozenset[int]:
-        """Nitrogens conjugated with a trigonal carbon by lone pair or double bond, also through nitrogen."""
+        """Return nitrogens conjugated with a trigonal carbon by lone pair or double bond, also through nitrogen."""
         candidates = {
             atom
             for atom, element in enumerate(self.elements)
@@ -204,7 +204,7 @@ class BondGraph:
 
     @functools.cached_property
     def _rings(self) -> list[frozenset[int]]:
-        """Find the rings of five and six: for each bond the shortest way round."""
+        """Find the five- and six-membered rings: for each bond the shortest way round."""
         ways = (self._way_round(bond, 6, range(len(self.elements))) for bond in self.order)
         return list(dict.fromkeys(frozenset(way) for way in ways if len(way) >= 5))
 
@@ -229,7 +229,7 @@ class BondGraph:
         return ring
 
     def _is_flat(self, ring: frozenset[int]) -> bool:
-        """Return whether a ring is conjugated all round; six-membered ones with eight π electrons fold.
+        """Return whether a ring is fully conjugated; six-membered rings with eight π electrons fold.
 
         Phenothiazine, dioxin and the middle ring of a reduced flavin have eight; uracil, quinones, quinolones
         and the oxidised flavin do not, because an exocyclic double bond takes its carbon's electron out.
@@ -247,7 +247,7 @@ class BondGraph:
         return len(ring) == 5 or electrons < 8
 
     def _has_double_bond_out_of(self, ring: frozenset[int], atom: int) -> bool:
-        """Return whether a ring atom has a double bond that is part of no ring; a fused ring's can move."""
+        """Return whether a ring atom has a double bond outside all rings; one in a fused ring can move."""
         return bool(self._terminal_oxygens(atom)) or any(
             self.order[ordered_pair(atom, other)] == 2.0
             and not any(other in found and atom in found for found in self._rings)
@@ -273,7 +273,7 @@ class BondGraph:
                 for bond in candidates
                 if self._shortening(*bond) > 0.13 and not self._is_amide_bond(bond)
             ]
-        # Between the rings of a porphyrin or corrole no bond is single, whatever a Kekulé formula says.
+        # Between the rings of a porphyrin or corrole no bond is single, whatever a Kekulé formula shows.
         macrocyclic = [bond for bond in candidates if len(self._way_round(bond, 16, able)) >= 15]
         return list(dict.fromkeys([*double, *macrocyclic]))
 
@@ -284,7 +284,7 @@ class BondGraph:
         )
 
     def _forced_double_bonds(self, candidates: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Place double bonds from the ends of a chain, where a trigonal atom has only one partner left."""
+        """Place double bonds from the ends of a chain inward, where a trigonal atom has only one partner left."""
         in_ring = frozenset().union(*self._flat_rings)
         single = {
             atom
@@ -316,7 +316,7 @@ class BondGraph:
         return dict(zip(bonds, lengths.tolist(), strict=True))
 
     def _shortening(self, first: int, second: int) -> float:
-        """Return by how many Å a bond is shorter than a single bond between sp3 atoms."""
+        """Return by how many Å a bond is shorter than a single bond of sp3 atoms."""
         reference = sum(_SINGLE_BOND_RADIUS[self.elements[atom]] for atom in (first, second))
         return reference - self._length[ordered_pair(first, second)]
 

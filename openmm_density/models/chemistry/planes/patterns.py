@@ -24,7 +24,7 @@ from .residue_tables import (
 
 @dataclass(frozen=True)
 class _Group:
-    """Flat atoms of one residue in local indices; what another residue bonds to a trigonal one (`centres`) is flat too."""
+    """Flat atoms of one residue in local indices; an atom of another residue bonded to a trigonal one (`centres`) is flat too."""
 
     kind: str
     atoms: tuple[int, ...]
@@ -59,13 +59,13 @@ def occurrences_by_name(atoms: Iterable[tuple[str, int]]) -> dict[str, list[int]
 
 
 def alternate_atoms(occurrences: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
-    """Return the atoms of each alternate: of the k-th the k-th occurrence of every atom, or the last where there are fewer."""
+    """Return the atoms of each alternate: for the k-th, the k-th occurrence of every atom, or the last where there are fewer."""
     count = max((len(indices) for indices in occurrences), default=0)
     return tuple(tuple(indices[min(k, len(indices) - 1)] for indices in occurrences) for k in range(count))
 
 
 def find_pattern(name: str, atom_names: tuple[str, ...], component: Component | None) -> Pattern:
-    """Find the pattern of residues of this name with these atoms, by a dictionary where there is one."""
+    """Find the pattern of residues with this name and these atoms, from a dictionary where there is one."""
     occurrences = occurrences_by_name(
         (canonical_name(atom_name), index) for index, atom_name in enumerate(atom_names)
     )
@@ -117,7 +117,7 @@ def find_pattern(name: str, atom_names: tuple[str, ...], component: Component | 
 
 
 def _unknown_atoms(component: Component, atom_names: tuple[str, ...]) -> list[str]:
-    """Return the heavy atoms of a residue that its component does not have, where they are most of them."""
+    """Return the heavy atoms of a residue that its component lacks, if they are the majority."""
     known = component.elements.keys() | {atom for bond in component.bonds for atom in bond}
     heavy = [atom for atom in atom_names if canonical_name(atom)[:1] != "H"]
     unknown = [atom for atom in heavy if atom not in known]
@@ -137,7 +137,7 @@ def _check_fit(component: Component, name: str, atom_names: tuple[str, ...]) -> 
 def _dictionary_groups(
     component: Component, kind: str, atom_names: tuple[str, ...], is_residue: bool
 ) -> list[_Group]:
-    """Return a dictionary's planes in a residue, but those of the backbone, which belong to the bonds between residues."""
+    """Return a dictionary's planes in a residue, except those of the backbone, which follow from the bonds between residues."""
     occurrences = occurrences_by_name((atom_name, index) for index, atom_name in enumerate(atom_names))
     if component.is_restraint:
         named = [(members, frozenset()) for members in component.planes.values()]

@@ -1,4 +1,4 @@
-"""The planes of a model: their atoms, how flat they are, and as tables for the kernel."""
+"""The planes of a model: their atoms, how flat they are, and their tables for the kernel."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class PlaneSet:
         return groups
 
     def side_by_side(self, first: Iterable[int]) -> PlaneSet:
-        """Return the planes of copies of the model side by side, from the number of each one's first atom."""
+        """Return the planes of several copies of the model side by side, given the index of each copy's first atom."""
         planes = [
             replace(plane, atoms=tuple(atom + begin for atom in plane.atoms))
             for begin in first
@@ -108,7 +108,7 @@ class PlaneSet:
         return PlaneSet(tuple(planes))
 
     def with_copies(self, numbering: Iterable[Mapping[int, int]]) -> PlaneSet:
-        """Return the planes with those of copies of atoms: for each numbering, of atoms by their originals, those with a copy."""
+        """Return the planes with those of copied atoms; each numbering gives the copies by their originals."""
         planes = [
             replace(plane, atoms=tuple(numbers.get(atom, atom) for atom in plane.atoms))
             for numbers in numbering
@@ -118,7 +118,7 @@ class PlaneSet:
         return PlaneSet((*self.planes, *planes))
 
     def with_atoms(self, index: np.ndarray) -> PlaneSet:
-        """Return the planes in another topology, which has their atoms where an index says (-1: not at all)."""
+        """Return the planes in another topology, given the index of each atom there (-1: absent)."""
         planes = [replace(plane, atoms=tuple(index[list(plane.atoms)].tolist())) for plane in self.planes]
         return PlaneSet(tuple(plane for plane in planes if min(plane.atoms) >= 0))
 

@@ -12,7 +12,7 @@ _WITHOUT_FLAT_SIDE_CHAIN = (
 )
 
 
-# Every row starts with the sp3 atom that bears the group; nothing beyond that atom is flat with it.
+# Every row starts with the sp3 atom that carries the group; nothing beyond that atom is in its plane.
 _SIDE_CHAINS: dict[str, tuple[tuple[str, str], ...]] = {
     "ARG": (("guanidinium", "CD NE CZ NH1 NH2 HE HH11 HH12 HH21 HH22"),),
     "ASN": (("side chain", "CB CG OD1 ND2 HD21 HD22"),),
@@ -32,7 +32,7 @@ _SIDE_CHAINS: dict[str, tuple[tuple[str, str], ...]] = {
 _SIDE_CHAINS |= dict.fromkeys(_WITHOUT_FLAT_SIDE_CHAIN, ())
 
 
-# The names that CHARMM, Amber, GROMACS and the D-amino acids of the wwPDB give to the same flat groups.
+# Names of the same flat groups in CHARMM, Amber and GROMACS, and of D-amino acids in the wwPDB.
 _AMINO_ACID_SYNONYMS: dict[str, str] = {
     "ARG": "ARN DAR",
     "ASN": "DSG",
@@ -143,7 +143,7 @@ TERMINUS_MEMBERS = ("OXT", "OT2", "OC2", "OT", "NT", "HNT", "CAT")
 BACKBONE = frozenset(("N", "H", "H2", "H3", "HA", "CA", "HXT", *ACYL_MEMBERS, *TERMINUS_MEMBERS))
 
 
-# What the nitrogen of a cap carries; its names in the wwPDB, in CHARMM and in Amber.
+# The substituents of a cap's nitrogen; its names in the wwPDB, in CHARMM and in Amber.
 AMINE_CAPS = {
     "NH2": ("HN1", "HN2", "H1", "H2"),
     "NME": ("C", "CH3", "H", "HN"),
@@ -177,7 +177,7 @@ GROUPS = _table_of_groups()
 
 @functools.lru_cache(maxsize=65536)
 def canonical_name(name: str) -> str:
-    """Return the name in the tables of an old PDB name (1HH1, C1*) or a deuterium's (DD21)."""
+    """Return the tables' name for an old PDB name (1HH1, C1*) or a deuterium (DD21)."""
     if name[:1] in ("1", "2", "3") and name[1:2] in ("H", "D"):
         name = name[1:] + name[0]
     if name[:1] == "D":
