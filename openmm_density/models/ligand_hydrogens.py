@@ -1,4 +1,4 @@
-"""The hydrogens of a ligand in a model, with the geometry of a conformer of its molecule."""
+"""Hydrogens of a model's ligand, with the geometry of a conformer of its molecule."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from .superposition import rotation_onto
 if TYPE_CHECKING:
     import networkx
 
-# Ways to lay a molecule on the heavy atoms of a model, of which that with the most similar lengths is taken: a carboxylic acid
-# has two, and its hydrogen belongs to the oxygen of the longer bond.
+# Ways to match a molecule with the heavy atoms of a model; the one with the most similar bond lengths is used: a carboxylic
+# acid has two, and its hydrogen belongs to the oxygen with the longer bond.
 _MOST_WAYS = 1000
 
 
@@ -27,12 +27,12 @@ class CompleteMolecule:
     elements: Sequence[str]  # length n
     bonds: Sequence[tuple[int, int]]
     positions: np.ndarray  # (n, 3), of a conformer, in Å
-    name: str  # How errors tell where it is from, as in ``of the SMILES "CCO"``
+    name: str  # Its origin in error messages, as in ``of the SMILES "CCO"``
 
 
 @dataclass(frozen=True)
 class BuiltHydrogen:
-    """A hydrogen of a ligand: the place of its parent among the heavy atoms, and its position in Å."""
+    """A hydrogen of a ligand: the index of its parent among the heavy atoms, and its position in Å."""
 
     parent: int
     position: np.ndarray
@@ -76,7 +76,7 @@ def built_hydrogens(
 
 
 def graph_of(elements: Sequence[str], bonds: Sequence[tuple[int, int]]) -> networkx.Graph:
-    """Return atoms and bonds as a graph, whose nodes know their ``element``."""
+    """Return atoms and bonds as a graph whose nodes have an ``element``."""
     import networkx
 
     graph = networkx.Graph()
@@ -86,7 +86,7 @@ def graph_of(elements: Sequence[str], bonds: Sequence[tuple[int, int]]) -> netwo
 
 
 def same_atoms(one: networkx.Graph, other: networkx.Graph) -> Iterator[dict[int, int]]:
-    """Yield the ways in which atoms of one molecule are those of another, with the same elements and bonds."""
+    """Yield the ways to match the atoms of two molecules with the same elements and bonds."""
     from networkx.algorithms.isomorphism import GraphMatcher
 
     matcher = GraphMatcher(one, other, node_match=lambda a, b: a["element"] == b["element"])
@@ -96,14 +96,14 @@ def same_atoms(one: networkx.Graph, other: networkx.Graph) -> Iterator[dict[int,
 def _most_similar(
     heavy: networkx.Graph, own: networkx.Graph, conformer: np.ndarray, positions: np.ndarray
 ) -> dict[int, int] | None:
-    """Return, of the ways to lay a molecule on a model's atoms, that whose bonds are most alike in length; None without any."""
+    """Return the match of a molecule and a model's atoms with the most similar bond lengths; None without any."""
     ends = np.array(heavy.edges, dtype=np.int64).reshape(-1, 2)
     wanted = np.linalg.norm(conformer[ends[:, 0]] - conformer[ends[:, 1]], axis=1)
 
     def difference(places: Mapping[int, int]) -> float:
         there = np.array([(places[a], places[b]) for a, b in ends], dtype=np.int64).reshape(-1, 2)
         found = np.linalg.norm(positions[there[:, 0]] - positions[there[:, 1]], axis=1)
-        # Rounded, so that the order of sums does not choose among ways that are alike.
+        # Rounded, so that the order of sums does not choose among equivalent matches.
         return round(float(np.square(found - wanted).sum()), 6)
 
     return min(islice(same_atoms(heavy, own), _MOST_WAYS), key=difference, default=None)

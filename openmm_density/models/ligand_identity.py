@@ -1,4 +1,4 @@
-"""Whether a ligand of a model is a molecule that is known: by heavy atoms and bonds, and by the handedness of its centres."""
+"""Whether a model's ligand is a given molecule: by heavy atoms and bonds, and by the handedness of its centres."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from .ligand_hydrogens import CompleteMolecule, graph_of, same_atoms
 if TYPE_CHECKING:
     import networkx
 
-# Ways to lay a molecule on a residue that are tried for the one with the most centres of the same hand.
+# Matches of a molecule and a residue to try, to find the one with the most centres of equal handedness.
 _MOST_WAYS = 1000
-# Of unit vectors to three neighbours: that of an ideal tetrahedron is 0.77, and one below this is flat.
+# Triple product of unit vectors to three neighbours: 0.77 in an ideal tetrahedron; a centre below this is flat.
 _LEAST_TRIPLE_PRODUCT = 0.25
 _NEIGHBORS = {"C": 4, "N": 4, "Si": 4, "P": 4, "S": 3}
 
 
 @dataclass(frozen=True)
 class HeavyAtoms:
-    """The atoms of a residue but its hydrogens, and the bonds between them."""
+    """The heavy atoms of a residue, and the bonds between them."""
 
     atoms: list[app.topology.Atom]
     bonds: list[tuple[int, int]]
@@ -75,14 +75,14 @@ def is_part_of(molecule: CompleteMolecule, residue: app.topology.Residue) -> boo
 class Handedness:
     """How the chiral centres of a residue compare with those of a molecule."""
 
-    other: list[str]  # The names of atoms whose hand is another than in the molecule
+    other: list[str]  # The names of atoms with the opposite handedness to the molecule's
     is_mirror_image: bool  # Whether all of them are
 
 
 def handedness(
     molecule: CompleteMolecule, residue: app.topology.Residue, positions: np.ndarray
 ) -> Handedness:
-    """Compare a residue's chiral centres, at positions (N, 3) in Å, with its molecule's; a flat one counts for neither hand."""
+    """Compare a residue's chiral centres, at positions (N, 3) in Å, with its molecule's; a flat one counts for neither."""
     own = HeavyAtoms.of(residue)
     place = np.array([positions[atom.index] for atom in own.atoms]).reshape(-1, 3)
     heavy = heavy_graph(molecule)
@@ -107,10 +107,10 @@ def handedness(
 
 
 def unlike(molecule: CompleteMolecule, residue: app.topology.Residue, positions: np.ndarray | None) -> str:
-    """Return in what a residue differs from its molecule, as in ``lacks 3 of 20 heavy atoms``; nothing where it does not.
+    """Return how a residue differs from its molecule, as in ``lacks 3 of 20 heavy atoms``; empty where it does not.
 
-    Its mirror image counts as the same. What is no part of the molecule is left to others to refuse. `positions` (N, 3) of all
-    atoms of its topology, in Å; without them hands are not compared.
+    Its mirror image counts as the same. Other functions refuse what is not part of the molecule. `positions` (N, 3) of all
+    atoms of its topology, in Å; without them handedness is not compared.
     """
     if is_part_of(molecule, residue):
         count = len(heavy_graph(molecule))
@@ -143,7 +143,7 @@ def _centres(molecule: CompleteMolecule, heavy: networkx.Graph) -> dict[int, lis
 
 
 def _hand(positions: np.ndarray, centre: int, others: Sequence[int]) -> int:
-    """Return 1 or -1 for the two hands of a centre, 0 where it is flat."""
+    """Return the handedness of a centre, 1 or -1; 0 where it is flat."""
     vectors = positions[list(others)] - positions[centre]
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     product = float(np.linalg.det(vectors / np.maximum(lengths, 1e-6)))

@@ -1,7 +1,7 @@
-"""Ligands with a potential of their own: their hydrogens, and how they interact with what is around them.
+"""Ligands with a potential of their own: their hydrogens, and how they interact with their surroundings.
 
-The energy within such a ligand is the potential's alone. With its surroundings it interacts as the atoms of a force field do
-(mechanical embedding): by charges, which belong to the potential, and by Lennard-Jones spheres, which its elements have here.
+The potential alone gives the energy within such a ligand. With its surroundings it interacts like atoms of a force field
+(mechanical embedding): by charges, which belong to the potential, and by Lennard-Jones spheres, defined here by element.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from ..base.errors import InputError, as_argument
 from .ligand_hydrogens import BuiltHydrogen, CompleteMolecule, built_hydrogens, graph_of, same_atoms
 
 XTB = "xtb"
-"""What `openmm_density.models.prepare` calls this way of treating ligands, by a potential that is learned from GFN2-xTB."""
+"""The option of `openmm_density.models.prepare` for ligands with a potential learned from GFN2-xTB."""
 OPENMM_ML = "openmmml:"
-"""What the name of a potential of OpenMM-ML follows, as in ``openmmml:ani2x``."""
+"""Prefix of the name of a potential of OpenMM-ML, as in ``openmmml:ani2x``."""
 
 RIGID_EPSILON = 0.4
-"""Lennard-Jones well depth (kJ/mol) of atoms of which nothing is known but their element."""
+"""Lennard-Jones well depth (kJ/mol) of atoms of which only the element is known."""
 
 _KILOCALORIE = 4.184
 # Radii of the minimum (Å) and depths (kcal/mol) of GAFF (Wang et al., J. Comput. Chem. 25, 1157, 2004), of each element's most
-# common type; hydrogens by what they are bound to, so that they can be donated.
+# common type; hydrogens by the atom they are bound to, so that they can form hydrogen bonds.
 _SPHERES = {
     "C": (1.908, 0.0860),
     "N": (1.824, 0.1700),
@@ -57,23 +57,23 @@ class InternalPotential(Protocol):
     version: str  # What it is, as in ``GFN2-xTB student 1``
     elements: Sequence[str]  # length n, of its atoms, hydrogens included
     bonds: Sequence[tuple[int, int]]
-    charges: np.ndarray  # (n,), in elementary charges, for the Coulomb interaction with what is around it
+    charges: np.ndarray  # (n,), in elementary charges, for the Coulomb interaction with its surroundings
     positions: np.ndarray  # (n, 3), of a conformer at rest, in Å
     smiles: str
     path: Path | None  # The file that it is from
-    sha256: str  # Of that file; empty without one
-    bound: float  # The largest `disagreement`, in kcal/mol/Å, of a geometry that it knows
+    sha256: str  # The checksum of that file; empty without one
+    bound: float  # The largest `disagreement`, in kcal/mol/Å, of a geometry within its training range
 
     def create_force(self, particles: np.ndarray, n_particles: int, parameter_name: str) -> openmm.Force:
         """Build the force of one copy."""
         ...
 
     def energy(self, positions: np.ndarray) -> float:
-        """Return the energy in kJ/mol, of positions (n, 3) in nm, above that of the conformer at rest."""
+        """Return the energy in kJ/mol of positions (n, 3) in nm, relative to the conformer at rest."""
         ...
 
     def disagreement(self, positions: np.ndarray) -> float:
-        """Return how far the forces of its models are apart at positions (n, 3) in nm, in kcal/mol/Å; 0 of a single one."""
+        """Return how much the forces of its models differ at positions (n, 3) in nm, in kcal/mol/Å; 0 for a single model."""
         ...
 
 
@@ -97,7 +97,7 @@ class PlacedPotential:
     label: str  # As in ``A LIG 501``
     potential: InternalPotential
     atoms: np.ndarray  # int (n,), of the topology, in the potential's order
-    parameter_name: str  # Of the Context's parameter that its energy is multiplied by
+    parameter_name: str  # The name of the Context's parameter that scales its energy
 
 
 class PotentialParameters:
@@ -118,7 +118,7 @@ class PotentialParameters:
         return frozenset(self._potentials)
 
     def version_of(self, name: str) -> str:
-        """Return what gives the residues of a name their energy."""
+        """Return the version of the potential of residues with a name."""
         return self._potentials[name].version
 
     def hydrogens(
@@ -133,13 +133,13 @@ class PotentialParameters:
         return built_hydrogens(self.molecule(name), label, elements, bonds, positions)
 
     def molecule(self, name: str) -> CompleteMolecule:
-        """Return what the residues of a name are."""
+        """Return the molecule of residues with a name."""
         return molecule_of(self._potentials[name])
 
     def add_to(
         self, forcefield: app.ForceField, residues: Sequence[tuple[str, app.topology.Residue]]
     ) -> None:
-        """Note which atoms are whose, and the templates that `load_into` adds to the force field."""
+        """Record the atoms of each ligand, and the templates that `load_into` adds to the force field."""
         xml = ElementTree.Element("ForceField")
         types = ElementTree.SubElement(xml, "AtomTypes")
         definitions = ElementTree.SubElement(xml, "Residues")
@@ -157,19 +157,19 @@ class PotentialParameters:
         self._xml = ElementTree.tostring(xml, encoding="unicode")
 
     def load_into(self, forcefield: app.ForceField) -> None:
-        """Add the templates to a force field, once it has been asked which residues it knows: they are for no others."""
+        """Add the templates to a force field after it has been asked which residues it knows: no others may use them."""
         forcefield.loadFile(io.StringIO(self._xml))
 
 
 def molecule_of(potential: InternalPotential) -> CompleteMolecule:
-    """Return the molecule that a potential is of, as it is at rest."""
+    """Return the molecule of a potential, in the conformer at rest."""
     return CompleteMolecule(
         potential.elements, potential.bonds, potential.positions, f'of its potential ("{potential.smiles}")'
     )
 
 
 def atoms_in_order(potential: InternalPotential, label: str, residue: app.topology.Residue) -> np.ndarray:
-    """Return the atoms of a residue in the order of a potential's."""
+    """Return the atoms of a residue in the potential's order."""
     atoms = list(residue.atoms())
     place = {atom.index: k for k, atom in enumerate(atoms)}
     own = graph_of(
@@ -264,7 +264,7 @@ def _sphere(symbol: str, parent: str) -> tuple[float, float]:
 
 
 def _alike(potential: InternalPotential) -> list[float]:
-    """Return charges that are the same for atoms that bonds do not tell apart, as a methyl's hydrogens; a conformer's are not."""
+    """Return charges averaged over atoms that bonds do not distinguish, such as a methyl's hydrogens."""
     graph = graph_of(potential.elements, potential.bonds)
     kinds = {k: symbol.capitalize() for k, symbol in enumerate(potential.elements)}
     for _ in range(len(kinds)):

@@ -1,4 +1,4 @@
-"""Ligands that no force field file knows: parameters from openmmforcefields, for what their SMILES say they are."""
+"""Ligands that no force field file knows: parameters from openmmforcefields for the molecules of their SMILES."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from ..base.wording import one_line
 from .ligand_hydrogens import BuiltHydrogen, CompleteMolecule, built_hydrogens
 
 LIGAND_FORCE_FIELDS = {"openff": "SMIRNOFFTemplateGenerator", "gaff": "GAFFTemplateGenerator"}
-"""The class of openmmforcefields for each name; each takes its newest version by default, and goes with Amber's force fields."""
+"""The class of openmmforcefields for each name; each uses its newest version by default and goes with Amber's force fields."""
 
-# The method that both take charges from, as the toolkits call it. RDKit has others only.
+# The toolkits' name of the charge method that both use. RDKit does not have it.
 _CHARGES = "am1bcc"
-# Letters of what the toolkits say: they list all that they tried.
+# Characters of a toolkit's message to show: it lists everything that was tried.
 _LONGEST = 200
 _INSTALL = "conda install -c conda-forge openmmforcefields (with OpenFF toolkit and AmberTools, which pip does not have)"
 
@@ -31,8 +31,8 @@ _INSTALL = "conda install -c conda-forge openmmforcefields (with OpenFF toolkit 
 class LigandParameters:
     """Parameters for ligands that are given as SMILES.
 
-    `forcefield` {"openff", "gaff"}: see `LIGAND_FORCE_FIELDS`; `smiles`: SMILES by residue name, in the protonation
-    that is wanted. Attributes: `version`: the force field as openmmforcefields calls it, as in ``openff-2.2.1``. Raises
+    `forcefield` {"openff", "gaff"}: see `LIGAND_FORCE_FIELDS`; `smiles`: SMILES by residue name, in the desired
+    protonation. Attributes: `version`: openmmforcefields' name of the force field, as in ``openff-2.2.1``. Raises
     InputError if the name is not known, openmmforcefields is not installed, or a SMILES cannot be read.
     """
 
@@ -53,7 +53,7 @@ class LigandParameters:
         try:
             kind = getattr(generators, LIGAND_FORCE_FIELDS[forcefield])
             self._generator = kind(molecules=list(self._molecules.values()))
-        except Exception as error:  # whatever the toolkits raise for what they lack
+        except Exception as error:  # whatever the toolkits raise when something is missing
             raise InputError(
                 f"{self._argument} cannot be used ({one_line(error)})", remedy=_INSTALL
             ) from None
@@ -71,7 +71,7 @@ class LigandParameters:
         return built_hydrogens(self.molecule(name), label, elements, bonds, positions)
 
     def molecule(self, name: str) -> CompleteMolecule:
-        """Return what the residues of a name are."""
+        """Return the molecule of residues with a name."""
         molecule = self._molecules[name]
         return CompleteMolecule(
             [gemmi.Element(atom.atomic_number).name for atom in molecule.atoms],
@@ -135,7 +135,7 @@ class LigandParameters:
 
 
 def dictionary_smiles(paths: Sequence[str | os.PathLike[str]] | str | os.PathLike[str]) -> dict[str, str]:
-    """Return the SMILES that restraint dictionaries (AceDRG) and wwPDB component files hold, by component."""
+    """Return the SMILES in restraint dictionaries (AceDRG) and wwPDB component files, by component."""
     found: dict[str, str] = {}
     for path in [paths] if isinstance(paths, str | os.PathLike) else paths:
         if not Path(path).is_file():
@@ -147,7 +147,7 @@ def dictionary_smiles(paths: Sequence[str | os.PathLike[str]] | str | os.PathLik
         for block in document:
             rows = block.find("_pdbx_chem_comp_descriptor.", ["comp_id", "type", "descriptor"])
             described = [[gemmi.cif.as_string(value) for value in row] for row in rows]
-            # The canonical one has the stereochemistry that the plain one may lack.
+            # The canonical one has stereochemistry, which the plain one may lack.
             for kind in ("SMILES", "SMILES_CANONICAL"):
                 found |= {name: text for name, given, text in described if given.upper() == kind}
     return found

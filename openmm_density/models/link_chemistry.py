@@ -1,4 +1,4 @@
-"""Whether atoms of different residues that are as near as a bond can be bonded, by elements, valences, angles and components."""
+"""Whether atoms of different residues at bond distance can be bonded, by elements, valences, angles and components."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from openmm import app
 from .chemistry.elements import covalent_radius, is_hydrogen
 from .chemistry.residue_names import is_standard_polymer
 
-# Bonds that an atom can have at most, hydrogens included; sulphur with oxygen more.
+# The most bonds that an atom can have, hydrogens included; more for sulphur with oxygen.
 VALENCES = {"H": 1, "B": 4, "C": 4, "N": 4, "O": 2, "Si": 4, "P": 5, "S": 2, "Se": 2}
-# Angles (degrees) that a new bond makes with those that its ends have: a contact that is none comes from anywhere.
+# Angles (degrees) between a new bond and existing ones at its ends: a mere contact comes from any direction.
 SMALLEST_ANGLE, LARGEST_ANGLE = 82.0, 160.0
-# Å: a carbon and an oxygen nearer than this are bound twice; an atom nearer than this to the plane of its neighbours is flat.
+# Å: a carbon and an oxygen closer than this share a double bond; an atom closer than this to the plane of its neighbours is flat.
 CARBONYL_BOND = 1.30
 FLAT = 0.15
 # Å that the atom of a new bond may be out of the plane of a carbonyl group.
@@ -35,10 +35,10 @@ _NUCLEOPHILES = {
     "ARG": ("NH1", "NH2"),
     "TRP": ("CD1",),
 }
-"""Atoms of standard amino acids to which something is bound in known structures; nitrogen of a free terminus beside."""
+"""Atoms of standard amino acids with covalent links in known structures; besides, the nitrogen of a free terminus."""
 
-# Carbons of aromatic side chains that others are bound to, as in galactose oxidase, tyrosinase, catalase-peroxidase and
-# amatoxins; and how far their bonds (Å) and angles (degrees) may be off: nothing else tells them from a contact.
+# Carbons of aromatic side chains with covalent links, as in galactose oxidase, tyrosinase, catalase-peroxidase and
+# amatoxins; and how much their bonds (Å) and angles (degrees) may deviate: nothing else distinguishes them from a contact.
 _AROMATIC_CARBONS = {"TYR": ("CE1", "CE2"), "TRP": ("CD1", "CH2"), "HIS": ("CE1", "CD2")}
 _AROMATIC_PARTNERS = {"CYS": ("SG",), "MET": ("SD",), "HIS": ("ND1", "NE2"), "TYR": ("OH", "CE1", "CE2")}
 AROMATIC_SLACK = 0.15
@@ -49,7 +49,7 @@ _NUCLEOTIDE_NUCLEOPHILES = frozenset({"O2'", "O3'", "O5'", "OP1", "OP2", "O1P", 
 
 
 class LinkChemistry:
-    """Return which contacts between residues can be bonds.
+    """Decide which contacts between residues can be bonds.
 
     Without a record in the file a bond is made only where chemistry is known to make it: of a sugar's anomeric carbon with O, N
     or S; of an acyl group's carbon that lacks its third neighbour with O, N or S, at the end of a peptide also with a methyl or
@@ -59,7 +59,7 @@ class LinkChemistry:
     neighbours, and belongs to no additive of the crystallisation (gemmi's table of residues). In each case both ends need a free
     valence, hydrogens of the file counted, and angles to their other bonds as bonds have them.
 
-    `positions` (N, 3) in Å. `bonded`: the atoms that each is bonded to; asked anew each time, so that it may grow.
+    `positions` (N, 3) in Å. `bonded`: the atoms that each is bonded to; it is read at each call, so it may grow.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class LinkChemistry:
         self._atoms, self._positions, self._bonded = atoms, positions, bonded
 
     def explains(self, i: int, j: int) -> bool:
-        """Return whether two atoms of different residues, as near as a bond, can be bonded."""
+        """Return whether two atoms of different residues at bond distance can be bonded."""
         if any(self._has_full_valence(k) for k in (i, j)) or not (
             self._angles_fit(i, j) and self._angles_fit(j, i)
         ):
@@ -82,7 +82,7 @@ class LinkChemistry:
         )
 
     def _attacks(self, i: int, j: int) -> bool:
-        """Return whether i can be the nucleophile, and j what it is bound to."""
+        """Return whether i can be the nucleophile that is bound to j."""
         symbol = self._symbol(j)
         if self._symbol(i) == symbol == "C":
             return self._atoms[j].name == "C" and len(self._heavy(i)) <= 1 and self._is_acyl(j, i)
@@ -94,12 +94,12 @@ class LinkChemistry:
             return False
         if self._is_anomeric(j):
             return True
-        if self._atoms[i].name == "CD1":  # of tryptophan, which sugars alone are bound to
+        if self._atoms[i].name == "CD1":  # of tryptophan, to which only sugars are bound
             return False
         return self._is_acyl(j, i) or self._is_adduct(j, i)
 
     def _is_nucleophile(self, k: int) -> bool:
-        """Return whether an atom binds others: O, N or S with a valence left, of a residue where it reacts."""
+        """Return whether an atom is a nucleophile: O, N or S with a free valence, in a residue where it is reactive."""
         atom = self._atoms[k]
         symbol, neighbours = self._symbol(k), len(self._heavy(k))
         if is_standard_polymer(atom.residue.name):
@@ -114,7 +114,7 @@ class LinkChemistry:
         return symbol in ("S", "Se") and neighbours <= 1
 
     def _is_anomeric(self, k: int) -> bool:
-        """Return whether a carbon is a sugar's, bound to the ring's oxygen and to no other one."""
+        """Return whether a carbon is a sugar's anomeric one, bound to the ring's oxygen and to no other."""
         oxygens = [n for n in self._heavy(k) if self._symbol(n) == "O"]
         if len(oxygens) != 1 or len(self._heavy(k)) > 3:
             return False
@@ -133,12 +133,12 @@ class LinkChemistry:
         return False
 
     def _is_acyl(self, k: int, new: int) -> bool:
-        """Return whether a carbon is that of a C=O group with two neighbours, in the plane of which a third atom is."""
+        """Return whether a carbon is that of a C=O group with two neighbours, and a third atom is in their plane."""
         neighbours = self._heavy(k)
         return any(self._is_carbonyl_oxygen(n) for n in neighbours) and self._completes_plane(k, new)
 
     def _completes_plane(self, k: int, new: int) -> bool:
-        """Return whether an atom has two neighbours, and a third one would be in their plane."""
+        """Return whether an atom has two neighbours and a third one would lie in their plane."""
         neighbours = self._heavy(k)
         if len(neighbours) != 2:
             return False

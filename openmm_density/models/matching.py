@@ -1,4 +1,4 @@
-"""Which residues of two models are the same, and how far apart the two models are."""
+"""Match the residues of two models, and measure how far apart the models are."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FEWEST_PAIRS = 3
 # Share of identical residues from which two chains count as related. Aligned in this way, unrelated proteins
 # reach 0.30, and α and β haemoglobin have 0.46; of nucleotides, with four letters, half agree by chance.
 LEAST_IDENTITY = {"protein": 0.35, "nucleic": 0.7}
-# At this distance (Å) a chain counts half: a copy next door is refused, a related chain in the right place is not taken.
+# At this distance (Å) a chain's score is halved: enough to reject an adjacent copy, too little to prefer a merely related chain.
 DISTANCE_SCALE = 100.0
 # Å between the centroids of ligands that stand for one another.
 LIGAND_REACH = 8.0
@@ -40,16 +40,16 @@ def match_alpha_carbons(
 
     Residues are paired by chain id, number and insertion code; where fewer than half of the shorter model's
     match so, or most of those that do have different names, by number with the chains in their order; else
-    by aligning the sequences of the chains, each chain with the one most like it. Copies of one chain that have
-    other ids in the two models can only be told apart by where they are: give positions then.
+    by aligning the sequences of the chains, each chain with the one most like it. Copies of one chain with
+    different ids in the two models can only be told apart by position: give positions then.
 
     Parameters
     ----------
     topology, reference_topology : openmm.app.Topology or mdtraj.Topology
         The two models.
     positions, reference_positions : Quantity or array_like, shapes (N, 3) and (M, 3), optional
-        Cartesian positions in Å, both in one frame. Where chain ids do not say which chain is which, chains that
-        are alike are then paired with the nearest.
+        Cartesian positions in Å, both in one frame. Where chain ids do not identify chains, similar
+        chains are then paired with the nearest.
 
     Returns
     -------
@@ -84,11 +84,11 @@ def match_alpha_carbons(
 def match_ligands(
     topology: app.Topology, reference_topology: app.Topology, positions: Any, reference_positions: Any
 ) -> list[tuple[int, int]]:
-    """Pair the ligands and ions of two models: those of the same name that are in the same place.
+    """Pair the ligands and ions of two models: those with the same name in the same place.
 
-    `positions`, `reference_positions` (N, 3): Cartesian positions in Å, both in one frame. Returns places of residues
+    `positions`, `reference_positions` (N, 3): Cartesian positions in Å, both in one frame. Returns indices of residues
     in the first and in the second topology, in the order of the first. Each is in one pair at most, and the centroids
-    of a pair are within 8 Å; of the possible pairings, it is that of the least distances.
+    of a pair are within 8 Å; of all pairings, the one with the least distances is chosen.
     """
     first, second = (
         _ligand_centroids(*model)
@@ -102,7 +102,7 @@ def match_ligands(
         residues, reference_residues = list(first[name]), list(second[name])
         places, reference_places = (np.array(list(each[name].values())) for each in (first, second))
         distances = np.linalg.norm(places[:, None] - reference_places, axis=2)
-        # Beyond its reach a pair costs the same wherever it is, so that it does not part others.
+        # Beyond the limit all pairs cost the same, so that they do not break up others.
         for row, column in zip(*_assignment(np.minimum(distances, LIGAND_REACH))):
             if distances[row, column] < LIGAND_REACH:
                 pairs.append((residues[row], reference_residues[column]))
@@ -153,10 +153,10 @@ def _matched(
         if places is None:
             return by_order
         aligned = _paired_by_alignment(*models, places)
-        # The order of the chains says little about which of several copies is which, their places do.
+        # The order of the chains hardly identifies copies; their positions do.
         is_nearer = len(aligned) >= 0.9 * len(by_order) and _rmsd(aligned, places) < _rmsd(by_order, places)
         return aligned if is_nearer else by_order
-    # Names that differ everywhere are either another numbering, which an alignment finds, or a model without
+    # Names that differ everywhere mean either another numbering, which an alignment finds, or a model without
     # its sequence (poly-alanine), for which the numbers are all there is.
     if not all(map(_has_sequence, models)):
         for by_number in (by_id, by_order):
@@ -170,7 +170,7 @@ def _rmsd(pairs: list[tuple[Residue, Residue]], places: tuple[np.ndarray, np.nda
 
 
 def _atoms(pairs: list[tuple[Residue, Residue]]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the atoms that stand for paired residues, without pairs that have no such atom in common."""
+    """Return the atoms that represent paired residues, without pairs that have no such atom in common."""
     atoms = np.array(
         [(a.traces[name], b.traces[name]) for a, b in pairs for name in [_common_trace(a, b)] if name],
         dtype=np.int64,
@@ -183,7 +183,7 @@ def _common_trace(a: Residue, b: Residue) -> str | None:
 
 
 class Residue(NamedTuple):
-    """A residue of either library's topology, with the atoms that can stand for it."""
+    """A residue of either library's topology, with the atoms that can represent it."""
 
     name: str
     chain: str
@@ -205,7 +205,7 @@ def residues_of(topology: app.Topology | mdtraj.Topology) -> list[Residue]:
     """Return the residues of a topology, in its order, with what identifies each and the atoms of its trace."""
     of_mdtraj = isinstance(topology, mdtraj.Topology)
     residues: list[Residue] = []
-    # read_model starts a new chain at every gap, so chains that share an id are one chain until a place comes
+    # read_model starts a new chain at every gap, so chains that share an id are one chain until a residue number comes
     # twice: then they are copies, in a file that does not name its chains.
     copies: dict[str, list[set[tuple[str, str]]]] = {}
     orders: dict[tuple[str, int], int] = {}
@@ -223,7 +223,7 @@ def residues_of(topology: app.Topology | mdtraj.Topology) -> list[Residue]:
         place, copy, order = (number, insertion_code), -1, -1
         if traces:
             if (chain, number, insertion_code) == previous:
-                # An insertion whose code mdtraj has lost: it has a place of its own, unlike any with a code.
+                # An insertion whose code mdtraj has lost gets a number of its own, unlike any with a code.
                 place = (number, f"after {len(residues)}")
             else:
                 previous = (chain, number, insertion_code)
@@ -252,7 +252,7 @@ def _letter(name: str) -> str:
 
 
 def _traces(letter: str, atoms: dict[str, Any]) -> dict[str, int]:
-    """List the atoms that can stand for a residue; none for what is no part of a polymer."""
+    """List the atoms that can represent a residue; none for residues outside polymers."""
     is_protein = letter.startswith("protein") or (not letter and {"N", "CA", "C"} <= atoms.keys())
     names = ("CA",) if is_protein else ("P", "C1'", "C1*") if letter else ()
     # A calcium ion is called CA as well, but is no residue of a protein.
@@ -275,7 +275,7 @@ def _paired_by(
 
 
 def _identity(pairs: list[tuple[Residue, Residue]]) -> float:
-    """Return the share of pairs with the same name, unknown residues counting as the same."""
+    """Return the fraction of pairs with the same name; unknown residues count as the same."""
     same = [
         a.letter == b.letter or not a.letter or not b.letter or "X" in (a.letter[-1], b.letter[-1])
         for a, b in pairs
@@ -320,7 +320,7 @@ def _paired_by_alignment(
             alignments[i, j] = [(chain[k], reference[m]) for k, m in _aligned(result.cigar_str())]
             likeness[i, j] = result.match_count
             if places is None:
-                # Copies of one chain are equally alike: the same id counts for more, then the same place.
+                # Copies of one chain are equally similar: the same id counts more, then the same place.
                 likeness[i, j] += 0.5 * (chain[0].chain == reference[0].chain) + 0.25 * (i == j)
             else:
                 likeness[i, j] /= 1 + _rmsd(alignments[i, j], places) / DISTANCE_SCALE
@@ -340,7 +340,7 @@ def _kind(chain: list[Residue]) -> str:
 
 
 def _sequence(chain: list[Residue]) -> list[str]:
-    """Return letters of nucleotides, and of amino acids the standard names, by which BLOSUM62 goes."""
+    """Return letters for nucleotides, and standard names for amino acids, as BLOSUM62 needs."""
     letters = [residue.letter[-1:] or "X" for residue in chain]
     if _kind(chain) == "nucleic":
         return letters
@@ -348,7 +348,7 @@ def _sequence(chain: list[Residue]) -> list[str]:
 
 
 def _aligned(cigar: str) -> Iterator[tuple[int, int]]:
-    """List the aligned places of two sequences; I is a residue of the first alone, D of the second."""
+    """List the aligned positions of two sequences; I is a residue of the first alone, D of the second."""
     i = j = 0
     for count, kind in re.findall(r"(\d+)([MID])", cigar):
         steps = int(count)

@@ -1,4 +1,4 @@
-"""What a file says of a model beside its atoms and its crystal, kept while the atoms move, and written again where it is true."""
+"""What a file says about a model besides atoms and crystal, kept during a fit and written again where it is still true."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TITLE_RECORDS = (
     *("SPLIT", "CAVEAT", "COMPND", "SOURCE", "AUTHOR", "REVDAT", "SPRSDE", "JRNL"),
     *("SEQADV", "HETNAM", "HETSYN", "FORMUL"),
 )
-"""Records of a PDB file that gemmi does not hold: they are kept line by line, and written to PDB files again."""
+"""Records of a PDB file that gemmi does not keep: their lines are kept and written to PDB files again."""
 
 CATEGORIES = (
     *("_citation.", "_citation_author.", "_database_2.", "_pdbx_database_related.", "_em_3d_reconstruction."),
@@ -37,14 +37,14 @@ CATEGORIES = (
     ),
     "_em_vitrification.",
 )
-"""Categories of an mmCIF file on what was measured and published, which gemmi does not hold: mmCIF files have them again."""
+"""Categories of an mmCIF file on experiment and publication that gemmi does not keep: they are written to mmCIF files again."""
 
 STALE_REMARKS = frozenset((3, 375, 500, 525, 620))
 """Numbers of REMARK records that a fit makes untrue: the refinement's statistics (3), atoms on special positions (375), geometry
 (500), distant waters (525), and the coordination of metals (620)."""
 
 PLACED_REMARKS = frozenset((290, 300, 350))
-"""Those with operators that belong to the place where the input has the model: symmetry, and the biological molecule."""
+"""Those with operators that depend on the model's place in the input: symmetry, and the biological molecule."""
 
 RECORD_ORDER = (
     *(
@@ -93,30 +93,30 @@ RECORD_ORDER = (
 
 @dataclass(frozen=True)
 class Metadata:
-    """What a file says of a model beside its atoms and its crystal.
+    """What a file says about a model besides its atoms and its crystal.
 
-    Kept is what a fit has no reason to change: title, keywords, authors, method, resolution, remarks, sequences (SEQRES) with
+    It keeps what a fit has no reason to change: title, keywords, authors, method, resolution, remarks, sequences (SEQRES) with
     their references (DBREF), modified residues (MODRES), helices and sheets as the file has them, assemblies and operators of
-    non-crystallographic symmetry; of a PDB file also `TITLE_RECORDS` and CONECT, of an mmCIF file `CATEGORIES`. Left out are the
-    statistics of a refinement, which are those of the model before, `STALE_REMARKS`, and anisotropic B factors, whose axes are
-    those of the place where an atom was. Cis peptides, links and the crystal are found anew whenever a model is written. What is
-    said of chains that are not in the file is not written.
+    non-crystallographic symmetry; of a PDB file also `TITLE_RECORDS` and CONECT, of an mmCIF file `CATEGORIES`. It omits
+    refinement statistics, which describe the model before the fit, `STALE_REMARKS`, and anisotropic B factors, which hold
+    only at an atom's old place. Cis peptides, links and the crystal are determined anew whenever a model is written. Statements
+    about chains that are not in the file are not written.
     """
 
-    # Without atoms, sequences and crystal; of links it has those of conformers that are not fitted
+    # Without atoms, sequences and crystal; its links are those of conformers that are not fitted
     structure: gemmi.Structure = field(default_factory=gemmi.Structure)
     sequences: Mapping[str, gemmi.Entity] = field(default_factory=dict)  # The polymer of each chain id
-    records: tuple[str, ...] = ()  # Lines of a PDB file that gemmi does not hold
-    categories: str = ""  # `CATEGORIES` of an mmCIF file, as a file of their own
+    records: tuple[str, ...] = ()  # Lines of a PDB file that gemmi does not keep
+    categories: str = ""  # `CATEGORIES` of an mmCIF file, as the text of a file
     # The bonds of CONECT, by the serial numbers of a PDB file, each as often as the file has it
     connections: Mapping[int, list[int]] = field(default_factory=dict)
     # The whole file, into which the atoms of its own format are written again (`openmm_density.models.kept_files`)
     text: str = field(default="", repr=False)
     is_pdb: bool = False  # Whether that is a PDB file
-    is_elsewhere: bool = False  # Whether the model was laid elsewhere
+    is_elsewhere: bool = False  # Whether the model was moved elsewhere
 
     def elsewhere(self) -> Metadata:
-        """Return what is still true of a model that was laid elsewhere: nothing with operators of symmetry or of assemblies."""
+        """Return what is still true of a model that was moved elsewhere: nothing with symmetry or assembly operators."""
         structure = self.structure.clone()
         structure.ncs = []
         structure.assemblies = []
@@ -124,14 +124,14 @@ class Metadata:
         return replace(self, structure=structure, is_elsewhere=True)
 
     def attach(self, structure: gemmi.Structure, aligned: bool = True, unnamed: str = "") -> None:
-        """Add all that gemmi holds to a structure whose polymers have their names, entity types and subchains."""
+        """Add everything that gemmi keeps to a structure whose polymers have names, entity types and subchains."""
         own = self.structure
         structure.meta, structure.resolution = own.meta, own.resolution
         info = dict(own.info)
         if not structure.cell.is_crystal():
             info = {key: value for key, value in info.items() if not key.startswith("_cell.")}
         if not aligned:
-            # A PDB file has lines of so many bytes, which may not end within a character.
+            # The lines of a PDB file have a fixed number of bytes, and must not end within a character.
             info = {key: value.encode("ascii", "replace").decode() for key, value in info.items()}
         structure.info = info
         structure.raw_remarks = own.raw_remarks
@@ -160,7 +160,7 @@ class Metadata:
         for number, connection in enumerate(own.connections, start=1):
             ends = (connection.partner1, connection.partner2)
             atoms = [structure[0].find_cra(end, ignore_segment=True).atom for end in ends]
-            # gemmi finds an atom without a label under any.
+            # gemmi finds an atom without a label under any label.
             same = [atom is not None and atom.altloc == end.altloc != "\0" for atom, end in zip(atoms, ends)]
             if None not in atoms and any(same):
                 structure.connections.append(connection)
@@ -175,12 +175,12 @@ class Metadata:
             structure.meta.refinement = [refinement]
 
     def pdb_lines(self, lines: Iterable[str]) -> list[str]:
-        """Return the lines of a header that gemmi wrote with those that gemmi does not hold, in the PDB format's order."""
+        """Return gemmi's header lines and those that gemmi does not keep, in the PDB format's order."""
         order = {name: place for place, name in enumerate(RECORD_ORDER)}
         return sorted([*lines, *self.records], key=lambda line: order.get(line[:6].strip(), len(order)))
 
     def add_categories(self, block: gemmi.cif.Block) -> None:
-        """Add `CATEGORIES` to what gemmi makes of a structure, where that has none."""
+        """Add `CATEGORIES` to gemmi's document of a structure, where it has none."""
         if not self.categories:
             return
         known = set(block.get_mmcif_category_names())
@@ -190,7 +190,7 @@ class Metadata:
                 block.add_item(item)
 
     def connect_lines(self, serials: Mapping[int, int]) -> list[str]:
-        """Return the lines of CONECT for atoms that got new serial numbers; without what PDB cannot number."""
+        """Return the CONECT lines for atoms with new serial numbers, without those beyond PDB's numbering."""
         lines = []
         bonded = {
             serials[first]: [serials[other] for other in others if other in serials]
@@ -213,7 +213,7 @@ def _secondary_ends(structure: gemmi.Structure) -> list[gemmi.AtomAddress]:
 
 
 def read_metadata(structure: gemmi.Structure, path: str | os.PathLike[str]) -> Metadata:
-    """Return what a structure says beside its atoms, and what its file does in records that gemmi does not hold."""
+    """Return what a structure says besides its atoms, and its file in records that gemmi does not keep."""
     bare = gemmi.Structure()
     bare.name, bare.info, bare.meta, bare.resolution = (
         structure.name,
@@ -221,7 +221,7 @@ def read_metadata(structure: gemmi.Structure, path: str | os.PathLike[str]) -> M
         structure.meta,
         structure.resolution,
     )
-    # It tells whether the symmetry operators of the remarks are those of the crystal that is written.
+    # Needed to know whether the symmetry operators in remarks match the crystal that is written.
     bare.spacegroup_hm = structure.spacegroup_hm
     bare.helices, bare.sheets, bare.mod_residues = structure.helices, structure.sheets, structure.mod_residues
     bare.ncs = structure.ncs
@@ -262,13 +262,13 @@ def _kept_categories(path: str | os.PathLike[str]) -> str:
 
 
 def _category(item: gemmi.cif.Item) -> str:
-    """Return the category of an item, as in ``_citation.``; empty for one that has none."""
+    """Return the category of an item, as in ``_citation.``; empty if it has none."""
     tag = item.pair[0] if item.pair is not None else item.loop.tags[0] if item.loop is not None else ""
     return tag.partition(".")[0] + "." if "." in tag else ""
 
 
 def _sequences(structure: gemmi.Structure) -> dict[str, gemmi.Entity]:
-    """Return the polymer of each chain id, of those with a sequence."""
+    """Return the polymer of each chain id with a sequence."""
     found: dict[str, gemmi.Entity] = {}
     polymers = [
         entity
@@ -282,12 +282,12 @@ def _sequences(structure: gemmi.Structure) -> dict[str, gemmi.Entity]:
                 if residue.subchain in by_subchain:
                     found.setdefault(chain.name.strip(), by_subchain[residue.subchain])
         return found
-    # gemmi calls what SEQRES tells by the chain.
+    # gemmi names the entity of SEQRES after the chain.
     return {entity.name.strip(): entity for entity in polymers}
 
 
 def _by_chains(structure: gemmi.Structure) -> list[gemmi.Assembly]:
-    """Return the assemblies of whole chains, told by their ids, since subchains are named anew where the model is written."""
+    """Return the assemblies of whole chains by chain id, since subchains get new names when the model is written."""
     of_chain: dict[str, set[str]] = defaultdict(set)
     for chain in structure[0]:
         of_chain[chain.name] |= {residue.subchain for residue in chain}
@@ -311,7 +311,7 @@ def _by_chains(structure: gemmi.Structure) -> list[gemmi.Assembly]:
 def _entities(
     structure: gemmi.Structure, sequences: Mapping[str, gemmi.Entity], aligned: bool
 ) -> list[gemmi.Entity]:
-    """Return the polymers of a structure that have a sequence, with their subchains; number their residues by it, if asked to."""
+    """Return the polymers of a structure that have a sequence, with subchains; optionally number their residues by it."""
     holder = gemmi.Structure()
     wanted: dict[str, gemmi.Entity] = {}
     subchains: dict[str, list[str]] = defaultdict(list)
@@ -330,7 +330,7 @@ def _entities(
             continue
         if aligned:
             if not {residue.name for residue in residues} <= {*",".join(entity.full_sequence).split(",")}:
-                # Sequences of simulations have names of their own, as HSD for HIS, which these atoms have no more.
+                # Sequences from simulations have names of their own, as HSD for HIS, which the atoms no longer have.
                 entity = _with_standard_names(entity)
             places = _places(residues, entity)
             if None in places:
@@ -346,7 +346,7 @@ def _entities(
 
 
 def _with_standard_names(entity: gemmi.Entity) -> gemmi.Entity:
-    """Return a polymer whose sequence has the PDB's names of residues, also where simulations call them otherwise."""
+    """Return a polymer whose sequence has the PDB's residue names in place of simulations' names."""
     standard = name_tables()[0]
     renamed = gemmi.Entity(entity.name)
     renamed.entity_type, renamed.polymer_type = entity.entity_type, entity.polymer_type
@@ -358,7 +358,7 @@ def _with_standard_names(entity: gemmi.Entity) -> gemmi.Entity:
 
 
 def _places(residues: list[gemmi.Residue], entity: gemmi.Entity) -> list[int | None]:
-    """Return the number of each residue in the sequence of a polymer, by alignment; None for one that is not in it."""
+    """Return the number of each residue in a polymer's sequence, by alignment; None for a residue outside it."""
     alone = gemmi.Structure()
     alone.add_model(gemmi.Model(1))
     chain = gemmi.Chain("A")
@@ -374,7 +374,7 @@ def _places(residues: list[gemmi.Residue], entity: gemmi.Entity) -> list[int | N
 
 
 def remark_number(remark: str) -> int | None:
-    """Return what a line of REMARK is numbered; None where it has no number."""
+    """Return the number of a REMARK line; None where it has none."""
     number = remark[6:10].strip()
     return int(number) if number.isdecimal() else None
 

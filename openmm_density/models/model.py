@@ -1,4 +1,4 @@
-"""An atomic model as it was read: its atoms, how the file names them, and what the file says beside them."""
+"""An atomic model as read: its atoms, the file's names for them, and what else the file says."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .metadata import Metadata
 
 @dataclass(frozen=True)
 class AtomRecord:
-    """How the file names one atom: what is needed to write the same atom back."""
+    """The file's names for one atom: everything needed to write the same atom back."""
 
     name: str
     altloc: str
@@ -34,7 +34,7 @@ class AtomRecord:
 
     @property
     def own(self) -> tuple[object, ...]:
-        """What tells it from the others of its file."""
+        """What distinguishes it from the other atoms of its file."""
         return (*self.residue, self.segment, self.name, self.altloc, self.serial)
 
     @property
@@ -50,11 +50,11 @@ class AtomRecord:
 
 @dataclass(frozen=True)
 class Link:
-    """A bond that a file names: LINK, SSBOND or _struct_conn."""
+    """A bond recorded in a file: LINK, SSBOND or _struct_conn."""
 
     first: int  # `first`, `second`: the atoms.
     second: int
-    # Whether it leads to a copy of the second atom that the symmetry of the crystal makes
+    # Whether it leads to a crystallographic symmetry copy of the second atom
     symmetry: bool = False
 
 
@@ -62,15 +62,15 @@ class Link:
 class Alternates:
     """The atoms of conformers that are not fitted, in the order of the file."""
 
-    # Their names in the file; of residues that are another one in that conformer, with that name
+    # Their names in the file; where a residue has another type in that conformer, with that residue name
     records: tuple[AtomRecord, ...] = ()
     positions: np.ndarray = field(default_factory=lambda: np.empty((0, 3)))  # (K, 3), Å
     # `b_factors`, `occupancies` (K,) in Å² and fractions.
     b_factors: np.ndarray = field(default_factory=lambda: np.empty(0))
     occupancies: np.ndarray = field(default_factory=lambda: np.empty(0))
-    # (K,), the index of the residue in the topology in whose place each is
+    # (K,), the index in the topology of the residue that each alternates with
     residues: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    # (K,), the atom of the model that the file has before each; -1 for none
+    # (K,), the model's atom that precedes each in the file; -1 for none
     after: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     def __len__(self) -> int:
@@ -78,7 +78,7 @@ class Alternates:
         return len(self.records)
 
     def conformers(self) -> list[np.ndarray]:
-        """Return the atoms of each conformer: those of one residue of the file under one label."""
+        """Return the atoms of each conformer: those of one residue of the file with one label."""
         members: dict[tuple[object, ...], list[int]] = defaultdict(list)
         for index, record in enumerate(self.records):
             members[(int(self.residues[index]), *record.residue, record.altloc)].append(index)
@@ -95,7 +95,7 @@ class Alternates:
         return replace(self, b_factors=b_factors)
 
     def sentence(self) -> str:
-        """Return a sentence for the user on what becomes of them."""
+        """Return a sentence that tells the user what happens to them."""
         conformers, atoms = len(self.conformers()), len(self)
         if conformers == 1:
             what = "1 alternate conformer is not fitted: it moves"
@@ -110,7 +110,7 @@ class Alternates:
 @takes_units("positions", b_factors="Å²")
 @dataclass(repr=False)
 class Model:
-    """An atomic model as it was read.
+    """An atomic model as read.
 
     Attributes
     ----------
@@ -120,8 +120,8 @@ class Model:
         The atoms in the file's order, those of a residue together, with residue and atom names brought to the
         PDB's (``HSD`` is ``HIS``, isoleucine's ``CD`` is ``CD1``). A chain of the topology is one unbroken polymer, or one run of
         ligands, or of waters, so that several chains may carry the same id, as with mmCIF's label_asym_id.
-        Bonds: standard ones, disulphides, those of the file, and those that distances show in and around
-        residues that are not standard, metal coordination included; between residues only where chemistry makes
+        Bonds: standard ones, disulphides, those of the file, and those inferred from distances in and around
+        non-standard residues, metal coordination included; between residues only where chemistry allows
         such bonds.
     positions : np.ndarray, shape (N, 3)
         Å, float64.
@@ -132,23 +132,23 @@ class Model:
     cell : tuple of float or None
         a, b, c (Å), α, β, γ (degrees); None where the file has none, or a dummy of 1 Å.
     space_group : str
-        Of the crystal, as the file writes it (``P 1 21 1``); empty where there is none, or one that is not known, or where the
-        axes of the coordinates are not those that the PDB and mmCIF take for granted.
+        Of the crystal, as the file writes it (``P 1 21 1``); empty where there is none, where it is unknown, or where the
+        coordinates use other axes than the PDB and mmCIF conventions.
     links : tuple of Link
-        The covalent, disulphide and metal bonds that the file names among these atoms, however long.
+        The covalent, disulphide and metal bonds recorded in the file between these atoms, however long.
     short_contacts : tuple of (int, int)
-        Pairs of atoms of different residues that are as near as bonds, but that no record of the file names and chemistry does
-        not explain (`openmm_density.models.link_chemistry`): they are not bonded.
+        Pairs of atoms of different residues at bond distance that are neither recorded in the file nor explained by chemistry
+        (`openmm_density.models.link_chemistry`): they are not bonded.
     alternates : Alternates
-        The atoms of the conformers that were not chosen, which are written again beside those that were.
+        The atoms of the conformers that were not chosen; they are written again beside the chosen ones.
     ranks : np.ndarray of int, shape (N,), or None
-        The place of each atom in the order of the file, which trajectories keep; None where it is the topology's.
+        The position of each atom in the file's order, which trajectories keep; None where it is the topology's order.
     metadata : Metadata
-        What the file says beside all this: title, sequences, secondary structure and the like.
+        Everything else in the file: title, sequences, secondary structure and the like.
     notes : list of str
-        What the reader left out or decided, one sentence each.
+        What the reader omitted or decided, one sentence each.
     confidence : Confidence or None
-        How sure a prediction is of its atoms; where its file has that in place of B factors, `b_factors` are estimates.
+        The confidence of a prediction; where its file has it in place of B factors, `b_factors` are estimates.
     """
 
     path: Path

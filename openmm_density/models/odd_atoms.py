@@ -1,4 +1,4 @@
-"""What is odd about atoms of a file: values that no atom can have, atoms that are there twice, conformers that share nothing."""
+"""Anomalies in a file's atoms: impossible values, duplicate atoms, conformers that share nothing."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from .conformers import ReadResidue
 from .model import Model
 
 SHOWN = 3
-"""Atoms that a sentence names."""
+"""The number of atoms that a sentence names."""
 
 
 def check_twice(path: Path, residues: Sequence[ReadResidue]) -> None:
-    """Refuse residues with only some atoms twice; one that is twice as a whole, as waters are, is two residues."""
+    """Refuse residues with only some atoms duplicated; one duplicated as a whole, as waters are, is two residues."""
     for residue, following in pairwise(residues):
         same = (residue.chain, residue.number, residue.insertion_code, residue.segment, residue.name) == (
             *(following.chain, following.number, following.insertion_code, following.segment),
@@ -42,7 +42,7 @@ def check_twice(path: Path, residues: Sequence[ReadResidue]) -> None:
 
 
 def check_occupancies(model: Model) -> None:
-    """Refuse a model with occupancies that no atom can have, where they count."""
+    """Refuse a model with impossible occupancies, where they count."""
     values = np.append(model.occupancies, model.alternates.occupancies)
     records = [*model.records, *model.alternates.records]
     wrong = [
@@ -62,11 +62,11 @@ def check_occupancies(model: Model) -> None:
     for record, value in zip(records, values):
         if record.altloc:
             atom = record.chain, record.residue_number, record.insertion_code, record.name
-            # A label that comes again is of another chain with the same id.
+            # A label that repeats belongs to another chain with the same id.
             labelled = (*atom, record.altloc)
             sums[(*atom, times[labelled])] += value
             times[labelled] += 1
-    # Rounded shares of several may sum up to a little over 1.
+    # Rounded occupancies of several conformers may add up to a little over 1.
     over = [
         f"{' '.join(map(str, (chain, number)))}{code} {name} {value:.2f}"
         for (chain, number, code, name, _), value in sums.items()
@@ -82,7 +82,7 @@ def check_occupancies(model: Model) -> None:
 
 
 def check_b_factors(model: Model) -> None:
-    """Refuse a model with B factors that no atom can have, where they count; one whose B factors are all 0 has none."""
+    """Refuse a model with impossible B factors, where they count; if all are 0, the model has no B factors."""
     heavy = np.array([record.element not in ("H", "D") for record in model.records])
     wrong = (model.b_factors < 0) | (heavy & (model.b_factors == 0) & bool(model.b_factors[heavy].any()))
     if wrong.any():
@@ -96,7 +96,7 @@ def check_b_factors(model: Model) -> None:
 
 
 def notes_on_atoms(model: Model) -> list[str]:
-    """Return a sentence on each kind of value that no atom can have, and on each residue whose conformers share nothing."""
+    """Return a sentence on each kind of impossible value, and on each residue whose conformers share nothing."""
     occupancies = np.append(model.occupancies, model.alternates.occupancies)
     b_factors = np.append(model.b_factors, model.alternates.b_factors)
     records = [*model.records, *model.alternates.records]
@@ -106,25 +106,25 @@ def notes_on_atoms(model: Model) -> list[str]:
         return f"{counted(len(atoms), 'atom')} ({listing(atoms, SHOWN)})"
 
     notes = []
-    # Rounded shares of three or more may sum up to a little over 1.
+    # Rounded occupancies of three or more conformers may add up to a little over 1.
     impossible = (occupancies > 1.005) | (occupancies < 0)
     if impossible.any():
         notes.append(
-            f"Occupancies over 1 or below 0, of {named(impossible, occupancies)}, are written as they are; the fit takes every "
-            "atom as there."
+            f"Occupancies over 1 or below 0, of {named(impossible, occupancies)}, are written as they are; the fit counts every "
+            "atom in full."
         )
     # Hydrogens are often written with zeros.
     heavy = np.array([record.element not in ("H", "D") for record in records])
     absent = heavy & (occupancies == 0)
     if absent.any() and not absent[heavy].all():
         notes.append(
-            f"Occupancies of 0, of {named(absent, occupancies)}, are written as they are; the fit takes every atom as there."
+            f"Occupancies of 0, of {named(absent, occupancies)}, are written as they are; the fit counts every atom in full."
         )
     unknown = [record.describe() for record in records if record.element == UNKNOWN]
     if unknown:
         notes.append(
             f"{counted(len(unknown), 'atom')} of no known element ({listing(unknown, SHOWN)}) "
-            f"{'weighs' if len(unknown) == 1 else 'weigh'} as nitrogen here, and stay unknown in what is written."
+            f"{'counts' if len(unknown) == 1 else 'count'} as nitrogen here; the written model keeps the unknown element."
         )
     negative = b_factors < 0
     if negative.any():
@@ -140,7 +140,7 @@ def notes_on_atoms(model: Model) -> list[str]:
 
 
 def _mirrored_residues(model: Model) -> list[str]:
-    """Return a sentence on amino acids with the hand of D ones under names of L ones."""
+    """Return a sentence on amino acids with the D configuration and the names of L-amino acids."""
     is_d = d_amino_acids(model.topology, model.positions)
     residues = list(model.topology.residues())
     named = [
@@ -150,13 +150,13 @@ def _mirrored_residues(model: Model) -> list[str]:
         return []
     have = "has" if len(named) == 1 else "have"
     return [
-        f"{counted(len(named), 'residue')} with the name of an L-amino acid {have} the hand of a D one, which is kept: "
+        f"{counted(len(named), 'residue')} with the name of an L-amino acid {have} D chirality, which is kept: "
         f"{listing(named)}: rename what is D (DAL, DLE …), correct what is not."
     ]
 
 
 def _unrelated_conformers(model: Model) -> list[str]:
-    """Return a sentence on each residue of which conformers have no atom in common."""
+    """Return a sentence on each residue whose conformers have no atom in common."""
     if not any(record.altloc for record in model.records):
         return []
     names: dict[int, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
@@ -174,6 +174,6 @@ def _unrelated_conformers(model: Model) -> list[str]:
             if not names[residue][one] & names[residue][other]:
                 what = first_atoms[residue].describe().rsplit(" ", 1)[0]
                 notes.append(
-                    f"The conformers {one} and {other} of {what} have no atom in common: the atoms of both are fitted, as of one."
+                    f"The conformers {one} and {other} of {what} have no atom in common: both are fitted as one conformer."
                 )
     return notes

@@ -1,4 +1,4 @@
-"""The errors that a prediction expects between its residues (PAE), from files of AlphaFold, ColabFold and Boltz; and domains."""
+"""Expected errors between a prediction's residues (PAE), from files of AlphaFold, ColabFold and Boltz; and domains."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from .model import Model
 from .structures import read_model
 
 LIMIT = 0.3
-"""GB of a file: numbers in JSON take ten times as much memory, and 5000 residues have 0.15."""
+"""GB of a file: numbers in JSON take ten times as much memory; 5000 residues need 0.15."""
 LOOSE = 4.0
-"""Å; residues whose places beside each other are expected to be off by more hold no distance, as in ISOLDE."""
+"""Å; between residues with a larger expected error no distance is restrained, as in ISOLDE."""
 NEAR = 5.0
 """Å of expected error up to which residues share an edge of the graph of domains (T. I. Croll's pae_to_domains)."""
 SMALLEST_DOMAIN = 20
 """Residues."""
 FAR = 15.0
-"""Å of expected error beyond which residues know nothing of each other."""
+"""Å of expected error beyond which residues' relative positions are unknown."""
 MOST_NODES = 500
-"""Residues of a graph: its communities take 2 s for so many, and grow with the square."""
+"""Residues of a graph: finding communities takes 2 s for this many, and grows with the square."""
 _ROUNDS = 20
 
 _REMEDY = "give the file that came with this model"
 
 
 def with_predicted_errors(model: Model, path: str | os.PathLike[str]) -> Model:
-    """Return a prediction with the errors that it expects between residues, from the file that came with it.
+    """Return a prediction with its expected errors between residues, from the file that came with it.
 
     Parameters
     ----------
@@ -53,15 +53,15 @@ def with_predicted_errors(model: Model, path: str | os.PathLike[str]) -> Model:
     Raises
     ------
     InputError
-        The model is no prediction; or the file is too large, has no such errors, some that are no numbers from 0 on, or those
-        of other residues than the model's.
+        The model is not a prediction; or the file is too large, has no such errors, some that are not numbers from 0 on, or
+        errors of other residues than the model's.
     """
     if model.confidence is None:
         raise InputError(
             "is only for predictions, and this model is not one",
             argument="pae",
             source=model.path,
-            remedy="leave it out, or say that it is one",
+            remedy="leave it out, or declare the model a prediction",
         )
     path = Path(path)
     matrix, names = _read(path)
@@ -85,7 +85,7 @@ def with_predicted_errors(model: Model, path: str | os.PathLike[str]) -> Model:
 
 
 def read_unit(model: Model, path: str | os.PathLike[str]) -> Model:
-    """Return a part of a model's file that was written with its B column alone, taken for what the model is taken for."""
+    """Return a part of a model that was written with its B column only, interpreted as the model's column is."""
     whole = model.confidence
     in_column = whole is not None and whole.column is not None
     unit = read_model(path, in_column, whole.trim if whole is not None and in_column else None)
@@ -99,10 +99,10 @@ def read_unit(model: Model, path: str | os.PathLike[str]) -> Model:
 def expected_errors(
     plddt: np.ndarray, errors: np.ndarray | None
 ) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
-    """Return what tells by how much distances between residues may be off, in Å, infinite where they tell nothing.
+    """Return the expected errors of distances between residues, in Å, infinite where nothing is known.
 
-    The largest of what pLDDT (R,) says of either residue, up to `LOOSE`, and the mean of both errors (R, R) between them, which
-    is infinite beyond `LOOSE`. 0 for residues of which nothing is said.
+    The largest of the errors implied by either residue's pLDDT (R,), up to `LOOSE`, and the mean of both errors (R, R) between
+    them, which is infinite beyond `LOOSE`. 0 for residues without any information.
     """
     own = np.where(np.isfinite(plddt), np.minimum(plddt_error(plddt), LOOSE), 0.0)
 
@@ -117,12 +117,13 @@ def expected_errors(
 
 
 def predicted_domains(errors: np.ndarray) -> np.ndarray:
-    """Return the domain of each residue by the errors (R, R) that are expected between them, int (R,), -1 for none.
+    """Return the domain of each residue from expected errors (R, R), int (R,), -1 for none.
 
     The communities of greatest modularity (A. Clauset et al., Phys. Rev. E 70, 066111 (2004)) in the graph whose edges join
-    residues expected to be off by less than 5 Å, weighted by the inverse error; of large models every n-th residue stands for its
-    neighbours. Each residue then goes to the domain that is surest of it, as near hinges these differ, and domains that are sure
-    of each other within 4 Å on average are one. Residues that are sure of fewer than 20 have none.
+    residues expected to be off by less than 5 Å, weighted by the inverse error; in large models every n-th residue represents its
+    neighbours. Each residue then joins the domain with the least expected error to it, since communities are uncertain near
+    hinges, and domains with mutual errors within 4 Å on average are merged. A residue with fewer than 20 such
+    partners has no domain.
     """
     mean = np.minimum(np.nan_to_num((errors + errors.T) / 2, nan=FAR), FAR)
     owned = np.flatnonzero((mean < NEAR).sum(axis=1) >= SMALLEST_DOMAIN)
@@ -138,7 +139,7 @@ def predicted_domains(errors: np.ndarray) -> np.ndarray:
 
 
 def _communities(errors: np.ndarray) -> list[np.ndarray]:
-    """Return residues of each community by errors (K, K) between them; of large models some of them only."""
+    """Return the residues of each community by errors (K, K) between them; in large models only some of them."""
     step = -(-len(errors) // MOST_NODES) or 1
     near = np.triu(errors[::step, ::step] < NEAR, 1)
     graph = networkx.Graph()
@@ -151,7 +152,7 @@ def _communities(errors: np.ndarray) -> list[np.ndarray]:
 
 
 def _surest(domains: list[np.ndarray], errors: np.ndarray) -> np.ndarray:
-    """Return the domain (K,) that is surest of each residue by errors (K, K), from some members of each on."""
+    """Return the domain (K,) with the least error to each residue, by errors (K, K) and initial members of each."""
     result = np.zeros(len(errors), dtype=np.int64)
     for _ in range(_ROUNDS):
         if len(domains) < 2:
@@ -181,9 +182,9 @@ def _read(path: Path) -> tuple[np.ndarray, list[tuple[str, str]] | None]:
     try:
         matrix = np.asarray(found, dtype=np.float32)
     except (TypeError, ValueError) as error:
-        raise _refused(path, "its errors are no matrix of numbers") from error
+        raise _refused(path, "its errors are not a matrix of numbers") from error
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not len(matrix):
-        raise _refused(path, f"its errors are no square matrix, but of shape {matrix.shape}")
+        raise _refused(path, f"its errors are not a square matrix, but have shape {matrix.shape}")
     if not np.isfinite(matrix).all() or matrix.min() < 0:
         raise _refused(path, "it has errors that are not numbers from 0 on")
     return matrix, names if names is not None and len(names) == len(matrix) else None
@@ -216,12 +217,12 @@ def _of_pairs(path: Path, written: dict[str, Any]) -> np.ndarray:
         matrix = np.full((size, size), np.nan, dtype=np.float32)
         matrix[rows - 1, columns - 1] = values
     except (TypeError, ValueError, IndexError) as error:
-        raise _refused(path, "its lists of residues and errors do not fit together") from error
+        raise _refused(path, "its lists of residues and errors do not match") from error
     return matrix
 
 
 def _of_archive(path: Path, contents: bytes) -> np.ndarray:
-    """Return ``pae`` of a .npz file, whose arrays are read only if they say how large they are, and never as pickles."""
+    """Return ``pae`` from a .npz file; arrays are read only if their declared size allows, and never as pickles."""
     try:
         with zipfile.ZipFile(io.BytesIO(contents)) as archive:
             names = [
@@ -255,7 +256,7 @@ def _residue_names(model: Model) -> list[tuple[str, int, str, str]]:
 
 
 def _places(model: Model, size: int, names: list[tuple[str, str]] | None) -> np.ndarray | None:
-    """Return the row of each residue in a matrix (of each atom of odd ones), -1 for none; None if they do not fit together."""
+    """Return the row of each residue in a matrix (each atom of non-standard ones), -1 for none; None if they do not match."""
     residues = list(model.topology.residues())
     polymer = np.array([_is_token(each) for each in residues])
     if names is not None:

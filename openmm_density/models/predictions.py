@@ -1,4 +1,4 @@
-"""Which models are predictions, and their confidence in files, which keep it where others have B factors."""
+"""Recognise predictions and read their confidence, which files keep in place of B factors."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _PROPER = (
 )
 _NAMES = {name.lower().replace("-", ""): name for name in _PROPER}
 
-# Residues below which a B column has no pattern.
+# With fewer residues a B column shows no pattern.
 _FEWEST = 20
-# What the pattern is, residue by residue: the largest and the median confidence, how much like its neighbour a residue is, and
-# the rank correlation with the neighbours within 10 Å, which is positive for confidence, and negative for B factors.
+# The pattern, residue by residue: the largest and the median confidence, how similar neighbours are, and the rank correlation
+# with the number of neighbours within 10 Å, which is positive for confidence and negative for B factors.
 _HIGHEST, _USUAL, _SMOOTH, _BURIED, _NEAR = 70.0, 50.0, 0.6, 0.2, 10.0
 _LOCAL = ("label_asym_id", "label_seq_id", "metric_id", "metric_value")
-# How near the B column of residues is to their pLDDT where it is the same: AlphaFold 3 has one of each atom in the column.
+# How close a residue's mean B column is to its pLDDT if both are the same: AlphaFold 3 writes a value for each atom.
 _SAME = 5.0
 
 
 def as_in_file(model: Model) -> Model:
-    """Return a model with its B column as the file has it, whatever that holds."""
+    """Return a model with its file's B column, whatever that holds."""
     found = model.confidence
     if found is None or found.column is None:
         return model
@@ -46,9 +46,9 @@ def as_in_file(model: Model) -> Model:
 
 
 def trimmed(model: Model, structure: gemmi.Structure, least: float) -> None:
-    """Take the residues of the polymers of a prediction out of its structure whose pLDDT is below a number; note which.
+    """Remove polymer residues with pLDDT below a number from a prediction's structure; note which.
 
-    Raises InputError if the model is no prediction, or none of its residues is as sure.
+    Raises InputError if the model is not a prediction, or no residue would remain.
     """
     plddt = residue_confidence(model)
     if plddt is None:
@@ -63,7 +63,7 @@ def trimmed(model: Model, structure: gemmi.Structure, least: float) -> None:
     below = [k for k in polymer if plddt[k] < least]
     if len(below) == len(polymer):
         raise InputError(
-            f"leaves nothing of the model, whose residues are all below {least:g}",
+            f"would remove the whole model, whose residues are all below {least:g}",
             argument="trim",
             source=model.path,
             remedy="give a lower number",
@@ -81,7 +81,7 @@ def trimmed(model: Model, structure: gemmi.Structure, least: float) -> None:
 
 
 def stretches_of(residues: Sequence[app.topology.Residue]) -> str:
-    """Return residues as a sentence names them, as in ``A 132-143, B 7``."""
+    """Return residues as text for a sentence, as in ``A 132-143, B 7``."""
     named: list[list[app.topology.Residue]] = []
     for residue in residues:
         if named and residue.index == named[-1][-1].index + 1 and residue.chain is named[-1][-1].chain:
@@ -107,7 +107,7 @@ def plddt_by_residue(model: Model) -> dict[tuple[str, str, str], float]:
 
 
 def residue_confidence(model: Model) -> np.ndarray | None:
-    """Return the pLDDT of each residue of a model, (R,) from 0 to 100, NaN where unknown; None for one that is no prediction."""
+    """Return the pLDDT of each residue of a model, (R,) from 0 to 100, NaN where unknown; None if it is not a prediction."""
     if model.confidence is None:
         return None
     residue_of = np.array([atom.residue.index for atom in model.topology.atoms()])
@@ -152,7 +152,7 @@ def add_local_metric(
 
 
 def _column(block: gemmi.cif.Block, name: str) -> list[str]:
-    """Return a column of the atoms, empty for what is not known; no rows where there is no column."""
+    """Return a column of the atoms, empty where unknown; no rows where there is no column."""
     values = block.find_values(f"_atom_site.{name}")
     return ["" if gemmi.cif.is_null(value) else gemmi.cif.as_string(value) for value in values]
 
@@ -169,10 +169,10 @@ def _add_software(block: gemmi.cif.Block, program: str) -> None:
 def read_confidence(
     model: Model, structure: gemmi.Structure, sources: Sequence[gemmi.Residue], predicted: bool | None
 ) -> Confidence | None:
-    """Return how sure a prediction is of its atoms; None for a model that is not one.
+    """Return the confidence of a prediction; None for other models.
 
-    `model`: as it was read, its B column for B factors. `sources`: the residue of the file that each atom is of. `predicted`:
-    whether it is one, where the user says so. Raises InputError if the user does, and nothing in it can be pLDDT.
+    `model`: as read, with its B column taken for B factors. `sources`: the residue of the file of each atom. `predicted`:
+    the user's word on whether it is a prediction. Raises InputError if that is yes and nothing in the file can be pLDDT.
     """
     if predicted is False:
         return None
@@ -204,17 +204,17 @@ def read_confidence(
         )
     if predicted:
         return in_column(as_argument("predicted", "yes"))
-    # What was measured may name a predictor that its model came from.
+    # A measured model may name the predictor that its start came from.
     if _is_measured(structure) or len(model.alternates):
         return None
     by_residue = residue_means(values, residue_of, n_residues)
-    if program:  # what a fit made of a prediction may have its header, and B factors
+    if program:  # a fitted prediction may have the prediction's header, and B factors
         return None if _burial(by_residue, model)[1] < 0 else in_column("its header")
     return in_column("the pattern of its B column") if _has_pattern(by_residue, model) else None
 
 
 def _scale(column: np.ndarray) -> float | None:
-    """Return what makes a B column pLDDT from 0 to 100, of the two scales that there are; None where it cannot be that."""
+    """Return the factor that turns a B column into pLDDT from 0 to 100, one of two; None where it cannot be pLDDT."""
     largest = float(column.max())
     if column.min() < 0 or not 0 < largest <= 100 or len(np.unique(column)) == 1:
         return None
@@ -232,7 +232,7 @@ def _is_measured(structure: gemmi.Structure) -> bool:
 
 
 def _program(structure: gemmi.Structure, text: str) -> str:
-    """Return the program that a file says its model was predicted by; empty where it says nothing of it."""
+    """Return the program that predicted a model according to its file; empty where it does not say."""
     said = [each.name for each in structure.meta.software]
     said += [value for name, value in dict(structure.info).items() if name.startswith("_struct")]
     # The lines before the atoms of a PDB file, or the name of an mmCIF file's block.
@@ -245,7 +245,7 @@ def _program(structure: gemmi.Structure, text: str) -> str:
 
 
 def _local_metric(text: str, sources: Sequence[gemmi.Residue]) -> np.ndarray | None:
-    """Return the pLDDT of each atom that ``_ma_qa_metric_local`` has of its residue, 0 to 100, or None."""
+    """Return the pLDDT of each atom's residue in ``_ma_qa_metric_local``, 0 to 100, or None."""
     blocks = (block for block in gemmi.cif.read_string(text) if block.find_loop("_atom_site.Cartn_x"))
     block = next(blocks)
     names = {row[0]: row[1] for row in block.find("_ma_qa_metric.", ["id", "name"])}
@@ -263,7 +263,7 @@ def _local_metric(text: str, sources: Sequence[gemmi.Residue]) -> np.ndarray | N
 
 
 def _has_pattern(by_residue: np.ndarray, model: Model) -> bool:
-    """Return whether a B column (R,) runs as confidence does: high, smooth, and highest where residues are buried."""
+    """Return whether a B column (R,) looks like confidence: high, smooth, and highest where residues are buried."""
     own, burial = _burial(by_residue, model)
     if burial <= _BURIED or own.max() < _HIGHEST or np.median(own) < _USUAL:
         return False
@@ -271,7 +271,7 @@ def _has_pattern(by_residue: np.ndarray, model: Model) -> bool:
 
 
 def _burial(by_residue: np.ndarray, model: Model) -> tuple[np.ndarray, float]:
-    """Return the values of residues with a Cα, and their rank correlation with the neighbours of these; 0 where they are few."""
+    """Return the values of residues with a Cα, and their rank correlation with neighbour counts; 0 for few residues."""
     traces = [atom for atom in model.topology.atoms() if atom.name == "CA" and atom.element.symbol == "C"]
     own = by_residue[[atom.residue.index for atom in traces]]
     if len(own) < _FEWEST or own.std() == 0:

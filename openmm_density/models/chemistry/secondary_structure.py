@@ -136,7 +136,7 @@ class _Backbone:
 
     @cached_property
     def codes(self) -> list[str]:
-        """"H", "E" or "C" for each residue."""
+        """The code of each residue: "H", "E" or "C"."""
         found = ["C"] * len(self.residues)
         if self._whole:
             for names, code in zip(self._whole, mdtraj.compute_dssp(self._trajectory)[0]):

@@ -55,7 +55,7 @@ class AtomTable:
     def replaced(
         self, models: Sequence[Sequence[CifAtom]], renumbered: bool
     ) -> tuple[dict[str, list[str]], dict[str, str], bool]:
-        """Replace the rows; return the columns, the new serial numbers of unchanged atoms by the old ones, and whether any moved."""
+        """Replace the rows; return columns, serial numbers of unchanged atoms by the old ones, and whether any moved."""
         atoms = [atom for model in models for atom in model]
         rows = [atom.row - 1 for atom in atoms]
         columns = {name: [*map(values.__getitem__, rows)] for name, values in self.columns.items()}

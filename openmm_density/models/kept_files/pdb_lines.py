@@ -207,7 +207,7 @@ _Find = Callable[[tuple[str, ...]], WrittenAtom | None]
 
 
 def _finder(atoms: Sequence[WrittenAtom]) -> _Find:
-    """Return a function that finds an atom by chain, number with insertion code, name and label (any label where none is given)."""
+    """Return a function that finds an atom by chain, number with insertion code, name and label (any if none is given)."""
     known: dict[_Key, WrittenAtom] = {}
     for atom in atoms:
         record = atom.record

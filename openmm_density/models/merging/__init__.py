@@ -1,7 +1,7 @@
-"""Several Systems side by side in one: for many copies of a molecule, or many small parts of one, in one Context.
+"""Several Systems side by side in one: many copies of a molecule, or many small parts of one, share a Context.
 
-`merged_system` says what a merged System is, `displacements` where its copies are put, `bonded_forces` and `nonbonded_forces` how
-each kind of force is merged. `copied_particles` adds copies of some particles, bound to the same neighbours, to one System, and
+`merged_system` makes a merged System, `displacements` decides where its copies go, `bonded_forces` merges
+each kind of bonded force. `copied_particles` adds copies of some particles, bound to the same neighbours, to one System, and
 `copied_system` copies a whole one.
 """
 
@@ -15,7 +15,7 @@ from .terms import constraints_of as constraints_of
 from .terms import masses_of as masses_of
 from .terms import terms_of as terms_of
 
-# What users import; the others are read from here by this project.
+# Imported by users; this project imports the other names from here.
 __all__ = [
     "CopiedParticles",
     "MergedSystem",

@@ -1,4 +1,4 @@
-"""How forces between listed particles are merged: their terms are numbered anew, one System's after the other's."""
+"""Merge forces between listed particles: their terms are renumbered, one System's after the other's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import openmm
 from ...base.errors import InputError
 from .terms import of_number, plain
 
-# Kinds of terms by class: what its methods call them, and how many particles each names first.
+# Kinds of terms by class: their name in its methods, and how many particles come first in each.
 LISTED = {
     "HarmonicBondForce": ("Bond", 2),
     "HarmonicAngleForce": ("Angle", 3),
@@ -23,15 +23,15 @@ LISTED = {
     "CustomTorsionForce": ("Torsion", 4),
 }
 _ABSOLUTE = re.compile(r"\b[xyz]\d+\b")
-# Which is the same where the copy of a molecule has been moved to.
+# Energies that do not change when the copy of a molecule is moved.
 _DIFFERENCE = re.compile(r"\(([xyz])\d+ - \1\d+\)")
 _COORDINATE = re.compile(r"\b([xyz])\b")
-# The last of these parameters of a particle are where its copy has been moved to.
+# The last of these parameters of a particle are the displacement of its copy.
 _MOVED = ("moved_x", "moved_y", "moved_z")
 
 
 class ListedTerms:
-    """Forces whose terms name two to four particles, and numbers."""
+    """Forces whose terms have two to four particles, and parameters."""
 
     def __init__(self, force: openmm.Force) -> None:
         self._kind, self._n_particles = LISTED[type(force).__name__]
@@ -40,7 +40,7 @@ class ListedTerms:
         ]
 
     def add_to(self, merged: openmm.Force, first: int, displacement: np.ndarray, replace: bool) -> None:
-        """Add the terms of a System whose first particle has this number; in place of those that are there, if so asked."""
+        """Add the terms of a System whose first particle has this number; optionally they replace existing ones."""
         n = self._n_particles
         change = getattr(merged, f"set{self._kind}Parameters" if replace else f"add{self._kind}")
         for number, term in enumerate(self._terms):
@@ -88,7 +88,7 @@ class CentroidTerms:
 
 
 class TorsionMapTerms:
-    """`CMAPTorsionForce`: pairs of torsions, each with one of the force's maps; a map that is there already is shared."""
+    """`CMAPTorsionForce`: pairs of torsions, each with one of the force's maps; equal maps are shared."""
 
     def __init__(self, force: openmm.CMAPTorsionForce) -> None:
         self._maps = [plain(force.getMapParameters(i)) for i in range(force.getNumMaps())]
@@ -114,7 +114,7 @@ class TorsionMapTerms:
 
 
 class ExternalTerms:
-    """`CustomExternalForce`: its energy knows where a particle is, and is told where its copy has been moved to."""
+    """`CustomExternalForce`: its energy depends on absolute positions, so it gets the displacement of each copy."""
 
     def __init__(self, force: openmm.CustomExternalForce) -> None:
         self._terms = [plain(force.getParticleParameters(i)) for i in range(force.getNumParticles())]
@@ -143,7 +143,7 @@ def _refuse_absolute(force: Any) -> None:
         raise InputError(
             f"{type(force).__name__} with coordinates in its energy cannot be merged",
             found=f'"{found[0]}"',
-            remedy="write the energy by distances, angles and torsions",
+            remedy="write the energy in distances, angles and torsions",
         )
 
 

@@ -1,4 +1,4 @@
-"""Copies of particles of a System that do not see each other: alternative places of atoms, bound to the same neighbours."""
+"""Copies of particles of a System that do not interact: alternative positions of atoms, bonded to the same neighbours."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from ...base.errors import InputError
 from .bonded_forces import LISTED
 from .terms import of_number, plain
 
-# Forces that act at places in space, or on groups of particles as a whole: copies are free of them.
+# Forces that act at points in space, or on groups of particles as a whole: copies are free of them.
 _WITHOUT_COPIES = ("CustomExternalForce", "CustomCentroidBondForce", "MonteCarloBarostat")
 
 
 @dataclass(frozen=True)
 class CopiedParticles:
-    """What is copied of a System of N particles.
+    """The particles of a System of N to copy.
 
     Attributes
     ----------
     originals : np.ndarray of int, shape (K,)
         The particle that each is a copy of; the copies are numbered from N on.
     labels : tuple of str, length K
-        Which copies belong together: of bonded terms there is one for each label, of the copies that have it and, for all else,
-        of the originals.
+        Which copies belong together: each label gets one set of bonded terms, between the copies that have it and, elsewhere,
+        the originals.
     weights : np.ndarray, shape (N + K,)
-        By which charges are multiplied, so that an atom with copies has the charge of one.
+        Factors of the charges, so that an atom and its copies have the charge of one atom.
     apart : np.ndarray of int, shape (P, 2)
-        Particles, copies among them, that never occur together.
+        Particles, copies included, that never occur together.
     """
 
     originals: np.ndarray
@@ -40,7 +40,7 @@ class CopiedParticles:
     apart: np.ndarray
 
     def numbering(self, n_particles: int) -> list[dict[int, int]]:
-        """Return, label by label, the number of the copy that stands for each particle with one."""
+        """Return, label by label, the copy that replaces each particle that has one."""
         found: dict[str, dict[int, int]] = {}
         for k, (original, label) in enumerate(zip(self.originals.tolist(), self.labels)):
             found.setdefault(label, {})[original] = n_particles + k
@@ -51,8 +51,8 @@ def add_copies(system: openmm.System, copied: CopiedParticles) -> None:
     """Add copies of particles to a System, with the terms of the originals.
 
     Masses, constraints and bonded terms are those of the originals, as are all numbers of nonbonded forces but charges, which
-    both share by their weights: neighbours feel all copies of an atom, in full where they touch. An implicit solvent sees them
-    as atoms with these parts of the charge, each of whose spheres displaces the part that its weight is.
+    both share by their weights: neighbours feel all copies of an atom, in full where they touch. In an implicit solvent
+    each has its share of the charge and displaces its share of a sphere.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def add_copies(system: openmm.System, copied: CopiedParticles) -> None:
 def _renumbered(
     terms: Iterable[Sequence[Any]], n_particles: int, numbering: Sequence[dict[int, int]]
 ) -> list[tuple[list[int], Sequence[Any]]]:
-    """Return particles and parameters of the terms of copies, from terms whose first entries are particles."""
+    """Return particles and parameters of the copies' terms, from terms whose first entries are particles."""
     return [
         ([numbers.get(particle, particle) for particle in term[:n_particles]], term[n_particles:])
         for term in terms
@@ -143,7 +143,7 @@ def _copy_custom_nonbonded(
 ) -> None:
     if force.getNumInteractionGroups():
         raise InputError(
-            "CustomNonbondedForce with groups that interact cannot have copies", remedy="leave it out"
+            "CustomNonbondedForce with interaction groups cannot have copies", remedy="leave it out"
         )
     _copy_parameters(force, copied, _unweighted)
     pairs = [list(force.getExclusionParticles(k)) for k in range(force.getNumExclusions())]
@@ -162,7 +162,7 @@ def _copy_custom_born(
     force: openmm.CustomGBForce, copied: CopiedParticles, _: Sequence[dict[int, int]]
 ) -> None:
     names = [force.getPerParticleParameterName(k) for k in range(force.getNumPerParticleParameters())]
-    # OpenMM's implicit solvents call them so: charge, and the scaled radius that displaces solvent.
+    # Names in OpenMM's implicit solvents: charge, and the scaled radius that displaces solvent.
     weighted = [k for k, name in enumerate(names) if name in ("charge", "q", "sr", "scale")]
     if not weighted:
         raise InputError("a CustomGBForce without charges cannot have copies", remedy="take another solvent")

@@ -1,4 +1,4 @@
-"""Copies of Systems in memory: OpenMM's own, by way of what it writes to XML, take twenty times as long."""
+"""Copies of Systems in memory: OpenMM's own way, through XML, takes twenty times as long."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import openmm
 from .bonded_forces import LISTED
 from .terms import bare, constraints_of, masses_of, plain
 
-# Of all else OpenMM's copy shares tables with the original, which both would delete.
+# OpenMM's copies of other forces share tables with the original, and both would delete these.
 _VALUES_ALONE = (
     openmm.HarmonicBondForce,
     openmm.HarmonicAngleForce,
@@ -23,9 +23,9 @@ _VALUES_ALONE = (
 
 
 def copied_system(system: openmm.System) -> openmm.System:
-    """Return a System with the same particles, constraints, box and forces, of which each can be changed alone."""
+    """Return a System with the same particles, constraints, box and forces, independent of the original."""
     count = system.getNumParticles()
-    if any(map(system.isVirtualSite, range(count))):  # whose kinds OpenMM has no copies of
+    if any(map(system.isVirtualSite, range(count))):  # OpenMM cannot copy virtual sites
         return openmm.XmlSerializer.clone(system)
     copy = openmm.System()
     copy.setDefaultPeriodicBoxVectors(*system.getDefaultPeriodicBoxVectors())
@@ -41,9 +41,9 @@ def copied_force(force: openmm.Force) -> openmm.Force:
 
 
 def part_of_force(force: openmm.Force, place: np.ndarray) -> openmm.Force:
-    """Return a force with those terms whose particles all have a place in a part of the System; of a NonbondedForce exceptions.
+    """Return a force with the terms (for NonbondedForce: exceptions) whose particles are all in a part of the System.
 
-    `place` int (N,): numbers in the part, -1 for what is not in it.
+    `place` int (N,): indices in the part, -1 for other particles.
     """
     if isinstance(force, openmm.CustomTorsionForce):
         made = openmm.CustomTorsionForce(force.getEnergyFunction())

@@ -1,4 +1,4 @@
-"""Where the copies of a merged System are put: so far from one another that they never interact."""
+"""Positions for the copies of a merged System: so far apart that they never interact."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from ...base.units import takes_units
 
 @takes_units(positions="nm", gap="nm")
 def displacements_apart(positions: Sequence[np.ndarray], gap: float) -> np.ndarray:
-    """Return by what to move each of some models so that they lie on a compact grid around zero, a gap apart.
+    """Return the displacements that put models on a compact grid around zero, a gap apart.
 
     Parameters
     ----------
     positions : sequence of np.ndarray, shape (n_i, 3)
         Of each model, in nm.
     gap : float
-        nm that stay free between the boxes of any two models: the cut-off, and how far their atoms may move.
+        nm between the boxes of any two models: the cut-off plus the distance that atoms may move.
 
     Returns
     -------
     np.ndarray, shape (N, 3)
-        In nm. Near zero single precision is finest.
+        In nm. Single precision is finest near zero.
 
     Raises
     ------
@@ -46,7 +46,7 @@ def displacements_apart(positions: Sequence[np.ndarray], gap: float) -> np.ndarr
 
 
 def closest_approach(positions: Sequence[np.ndarray]) -> float:
-    """Return the least distance in nm between the boxes around any two of some models (n_i, 3), as they lie."""
+    """Return the least distance in nm between the boxes around any two models (n_i, 3), as they are."""
     lows = np.array([each.min(axis=0) for each in positions])
     highs = np.array([each.max(axis=0) for each in positions])
     if len(lows) < 2:
@@ -57,7 +57,7 @@ def closest_approach(positions: Sequence[np.ndarray]) -> float:
 
 
 def _cells(number: int, pitch: np.ndarray) -> tuple[int, int, int]:
-    """Return how many cells a grid has along each axis so that it holds a number of models, as compact as can be."""
+    """Return the cells along each axis of the most compact grid that holds a number of models."""
     counts = [1, 1, 1]
     while math.prod(counts) < number:
         counts[int(np.argmin(np.array(counts) * pitch))] += 1

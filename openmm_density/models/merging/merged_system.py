@@ -1,4 +1,4 @@
-"""Several Systems in one, that know nothing of each other."""
+"""Several Systems in one that do not interact."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .bonded_forces import BONDED
 from .copied_system import add_particles, copied_force
 from .terms import plain
 
-# What holds the terms of a force in its XML; all else are settings, in which merged forces have to agree.
+# Elements with the terms of a force in its XML; everything else are settings, which must agree in merged forces.
 _TERMS = {
     *("Bonds", "Angles", "Torsions", "Particles", "Exceptions", "Exclusions"),
     *("Groups", "InteractionGroups", "Maps"),
@@ -31,7 +31,7 @@ class MergedSystem:
     ----------
     system : openmm.System
     first : np.ndarray of int, shape (N + 1,)
-        The number of each one's first particle; at the end, the number of all.
+        The index of each one's first particle; at the end, the total number.
     displacements : np.ndarray, shape (N, 3)
         nm by which each has been moved.
     """
@@ -48,17 +48,17 @@ class MergedSystem:
         return slice(int(self.first[copy]), int(self.first[copy + 1]))
 
     def split(self, values: np.ndarray) -> list[np.ndarray]:
-        """Return what belongs to each System, such as its velocities or forces, of an array over all particles (a view)."""
+        """Return the part of an array over all particles, such as velocities or forces, that belongs to each System (views)."""
         return [values[self.particles(copy)] for copy in range(len(self))]
 
     @takes_units(positions="nm")
     def merged_positions(self, positions: Sequence[np.ndarray]) -> np.ndarray:
-        """Return positions (nm) of all particles from those of each System, where it was given."""
+        """Return positions (nm) of all particles from those of each System in its original place."""
         return np.concatenate([each + moved for each, moved in zip(positions, self.displacements)])
 
     @takes_units(positions="nm")
     def separate_positions(self, positions: np.ndarray) -> list[np.ndarray]:
-        """Return positions (nm) of each System, where it was given, from those of all particles."""
+        """Return positions (nm) of each System in its original place from those of all particles."""
         return [each - moved for each, moved in zip(self.split(positions), self.displacements)]
 
 
@@ -68,17 +68,17 @@ def merge_systems(
 ) -> MergedSystem:
     """Merge Systems that have no periodic box into one.
 
-    The energy of the merged System is the sum of theirs, as long as no two come as near as a cut-off: `displacements_apart` says
-    where to put them. Forces with the same settings become one force, over the terms of all; global parameters are shared.
+    The energy of the merged System is the sum of theirs as long as no two come within a cut-off: `displacements_apart` keeps
+    them apart. Forces with the same settings become one force, over the terms of all; global parameters are shared.
 
     Parameters
     ----------
     systems : sequence of openmm.System
-        Which may be one and the same several times.
+        The same one may occur several times.
     displacements : array_like, shape (N, 3)
-        nm by which each is moved. Forces that act at places in space (`CustomExternalForce`) are moved along.
+        nm by which each is moved. Forces that act at points in space (`CustomExternalForce`) are moved along.
     without : collection of str
-        Names of forces (``getName()``) that are left out, as the density's, which knows nothing of copies.
+        Names of forces (``getName()``) to leave out, such as the density's, which cannot handle copies.
 
     Raises
     ------
@@ -107,7 +107,7 @@ def merge_systems(
 
 
 def unmergeable(system: openmm.System, without: Collection[str] = ()) -> list[str]:
-    """Return the names of the forces of a System that `merge_systems` would refuse, but for some."""
+    """Return the names of a System's forces that `merge_systems` would refuse, some excepted."""
     return [
         force.getName()
         for force in system.getForces()
@@ -131,7 +131,7 @@ def _check(system: openmm.System) -> None:
 
 
 def _forces(system: openmm.System, without: Collection[str]) -> list[tuple[Any, openmm.Force, Any]]:
-    """Return settings, force and terms of every force of a System."""
+    """Return settings, force and terms for every force of a System."""
     found, seen = [], {}
     for force in system.getForces():
         if force.getName() in without:
@@ -150,12 +150,12 @@ def _forces(system: openmm.System, without: Collection[str]) -> list[tuple[Any, 
 
 
 def _settings(force: openmm.Force) -> tuple[Any, ...]:
-    """Return all that a force is but its terms."""
+    """Return the settings of a force: everything but its terms."""
     root = ElementTree.fromstring(openmm.XmlSerializer.serialize(force))
     for child in [*root]:
         if child.tag in _TERMS:
             root.remove(child)
-    # As text again, tables with thousands of values would take longer than all else here.
+    # Turning tables with thousands of values into text again would take longer than everything else here.
     return tuple((each.tag, *each.attrib.items(), each.text, len(each)) for each in root.iter())
 
 
@@ -185,7 +185,7 @@ def _add_forces(
 
 
 def _check_parameters(merged: openmm.System) -> None:
-    """Refuse parameters of one name that start with different values, as a Context has one of each."""
+    """Refuse parameters of one name with different default values, as a Context has one of each."""
     defaults: dict[str, float] = {}
     for force in merged.getForces():
         for i in range(force.getNumGlobalParameters() if hasattr(force, "getNumGlobalParameters") else 0):
@@ -212,7 +212,7 @@ class NonbondedParticles:
         self._exceptions = [plain(force.getExceptionParameters(i)) for i in range(force.getNumExceptions())]
 
     def add_to(self, merged: openmm.Force, first: int, displacement: np.ndarray, replace: bool) -> None:
-        """Add the particles of a System whose first one has this number; those of the first System are there."""
+        """Add the particles of a System whose first one has this number; those of the first System are already present."""
         if replace:
             return
         for parameters in self._particles:
@@ -240,7 +240,7 @@ class CustomBornParticles:
 
 
 class CustomNonbondedParticles(CustomBornParticles):
-    """`CustomNonbondedForce`, which has groups of particles that interact as well."""
+    """`CustomNonbondedForce`, with its interaction groups."""
 
     def __init__(self, force: openmm.CustomNonbondedForce) -> None:
         super().__init__(force)

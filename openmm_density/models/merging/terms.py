@@ -1,4 +1,4 @@
-"""Terms of OpenMM's forces as plain numbers: adding hundreds of thousands of them with units takes minutes."""
+"""Terms of OpenMM's forces as plain numbers: with units, adding hundreds of thousands of them takes minutes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from openmm import unit
 
 
 def plain(values: Any) -> list[Any]:
-    """Return what a method of a force returned, without units: in those of OpenMM."""
+    """Return a force method's result as plain numbers in OpenMM's units."""
     return [_plain(value) for value in values]
 
 
@@ -23,17 +23,17 @@ def _plain(value: Any) -> Any:
 
 
 def of_number(force: openmm.Force, kind: str) -> Callable[[int], Any]:
-    """Return the method that gives a term, as ``getBondParameters``, by its number."""
+    """Return the method that gives a term by its index, such as ``getBondParameters``."""
     return getattr(force, f"get{kind}Parameters")
 
 
 def terms_of(force: openmm.Force, kind: str, members: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the particles of all terms of a kind, as ``Bond``, shape (T, members), and their numbers, shape (T, P)."""
+    """Return the particles of all terms of a kind, such as ``Bond``, shape (T, members), and their parameters, shape (T, P)."""
     method = bare(force, f"get{kind}Parameters")
     rows = [method(k) for k in range(getattr(force, f"getNum{kind}s")())]
     particles = np.array([row[:members] for row in rows], dtype=np.int64).reshape(-1, members)
     numbers = [row[members:] if isinstance(row[-1], float) else row[-1] for row in rows]
-    # Where there are no terms, as many columns as any kind of them has numbers.
+    # Without terms, as many columns as any kind has parameters.
     return particles, np.array(numbers, dtype=np.float64).reshape(len(rows), -1 if rows else 8)
 
 
@@ -51,7 +51,7 @@ def masses_of(system: openmm.System) -> np.ndarray:
 
 
 def bare(owner: openmm.Force | openmm.System, method: str) -> Callable[[int], Any]:
-    """Return a method of OpenMM's without the units that Python adds to each number, which take most of the time."""
+    """Return OpenMM's method without the units that Python adds to each number, which take most of the time."""
     function = getattr(openmm._openmm, f"{type(owner).__name__}_{method}", None)
     if function is not None:
         return partial(function, owner)

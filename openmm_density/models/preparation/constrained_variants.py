@@ -1,6 +1,6 @@
-"""The Systems that a force field makes of one topology with and without constraints, from one that has all terms of both.
+"""Systems of one topology with and without constraints, derived from one System that has all terms of both.
 
-To match templates and find the terms of a large model takes OpenMM seconds each time.
+OpenMM takes seconds to match templates and find the terms of a large model, each time.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from ..merging import constraints_of, copied_force, copied_system, masses_of, te
 
 _FREE = (None, False)
 _DERIVED = ((app.HBonds, None), _FREE)
-"""Constraints and rigid water of the Systems that are derived; any other one is the force field's own."""
+"""Constraints and rigid water of the derived Systems; the force field makes all others itself."""
 
 
 class ConstrainedVariants:
-    """Systems of a topology by `create` (``createSystem``), called once for all options beside constraints and masses."""
+    """Systems of a topology from `create` (``createSystem``), called once for all options other than constraints and masses."""
 
     def __init__(
         self, topology: app.Topology, forcefield: app.ForceField, create: Callable[..., openmm.System]
     ) -> None:
         self._topology, self._create = topology, create
-        # What such templates constrain is so with any options.
+        # Constraints of such templates hold with any options.
         self._has_own = any(template.constraints for template in forcefield._templates.values())
         self._known: dict[str, openmm.System] = {}
         self._without: dict[tuple[str, int], openmm.Force] = {}
@@ -42,7 +42,7 @@ class ConstrainedVariants:
                 raise
             return self._created(
                 constrained
-            )  # OpenMM refuses what it does not use, and no bond can be constrained
+            )  # OpenMM refuses unused options, and no bond can be constrained
 
     def _created(self, options: dict[str, Any]) -> openmm.System:
         key = repr(options)
@@ -51,13 +51,13 @@ class ConstrainedVariants:
         return self._known[key]
 
     def system(self, options: dict[str, Any]) -> openmm.System:
-        """Return the System that ``createSystem`` makes with some options."""
+        """Return the System that ``createSystem`` makes with these options."""
         asked = options.get("constraints"), options.get("rigidWater")
         if asked not in _DERIVED or self._has_own or "flexibleConstraints" in options:
             return copied_system(self._created(options))
         whole = self.whole(options)
         count = whole.getNumParticles()
-        if any(map(whole.isVirtualSite, range(count))):  # whose kinds OpenMM has no copies of
+        if any(map(whole.isVirtualSite, range(count))):  # OpenMM cannot copy virtual sites
             return copied_system(self._created(options))
         pairs, lengths = constraints_of(whole)
         keys = _keys(pairs, count)
@@ -95,7 +95,7 @@ class ConstrainedVariants:
     def _masses(
         self, whole: openmm.System, of_hydrogen: Any, constrained: np.ndarray | tuple[()]
     ) -> np.ndarray:
-        """Return masses in Da, of which heavy atoms gave some to their hydrogens, but for those of rigid water."""
+        """Return masses in Da, repartitioned from heavy atoms to their hydrogens except in rigid water."""
         masses = masses_of(whole)
         if of_hydrogen is None:
             return masses
@@ -110,7 +110,7 @@ class ConstrainedVariants:
         if len(constrained):
             pairs = np.stack(np.divmod(constrained, len(masses)), axis=1)
             rigid = np.zeros(len(masses), dtype=bool)
-            # Of a water the distance between its hydrogens is kept only where it is rigid.
+            # The distance between a water's hydrogens is fixed only if the water is rigid.
             rigid[pairs[light[pairs].all(axis=1)]] = True
             bonds = bonds[~(rigid & water)[bonds[:, 1]]]
         given = of_hydrogen - masses[bonds[:, 1]]

@@ -1,4 +1,4 @@
-"""Heavy atoms that a model lacks: built where a residue is there without them."""
+"""Build missing heavy atoms of residues that are present."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..chemistry.residue_names import is_standard_polymer
 from .prepared import PreparationReport
 from .work_residues import Link, WorkAtom, WorkResidue, bound_atoms, opposite, positions_of, topology_of
 
-# At Cβ, the neighbours but hydrogen; the last is moved first.
+# The heavy neighbours of Cβ; the last is moved first.
 _BETA_CENTRES = {"ILE": ("CA", "CG1", "CG2"), "THR": ("CA", "OG1", "CG2")}
 
 
@@ -32,7 +32,7 @@ _HALF_TETRAHEDRAL = np.arccos(-1 / 3) / 2
 
 
 _SMALLEST = 1e-3
-# Å, of a carboxylate; and by how much an oxygen may be off before it is taken for misplaced, as pdbfixer places them.
+# Å, of a carboxylate; and the deviation from which an oxygen counts as misplaced, as pdbfixer's are.
 _C_OXT = 1.25
 _LONGEST_C_OXT = 1.8
 
@@ -59,7 +59,7 @@ def add_missing_heavy_atoms(
             del fixer.missingAtoms[residue]
             continue
         report.added_heavy_atoms.setdefault(residue_label(residue), []).extend(atom.name for atom in atoms)
-    # Its terminal oxygens lie at the wrong side of the carbon, 3.2 Å away.
+    # Its terminal oxygens lie on the wrong side of the carbon, 3.2 Å away.
     open_ends = [residue.index for residue in fixer.missingTerminals if (residue.index, "C") not in bound]
     fixer.missingTerminals = {}
     if fixer.missingAtoms:
@@ -78,7 +78,7 @@ def add_missing_heavy_atoms(
 
 @cache
 def _fixer() -> PDBFixer:
-    """Return a PDBFixer of a stand-in, as it reads files only, with its templates, for which it reads a file each."""
+    """Return a PDBFixer of a dummy model, since it only reads files, with its templates, which it reads from a file each."""
     stand_in = "ATOM      1  CA  GLY A   1       0.000   0.000   0.000  1.00  0.00           C\nEND\n"
     return PDBFixer(pdbfile=io.StringIO(stand_in))
 
@@ -86,7 +86,7 @@ def _fixer() -> PDBFixer:
 def _not_replaced(
     residue: app.topology.Residue, atoms: list[Any], template: Any, bound: Set[tuple[int, str]]
 ) -> list[Any]:
-    """Return missing atoms without those whose place at a carbon a bond to another residue took, as ND2 in an isopeptide."""
+    """Return missing atoms without those replaced by a bond to another residue, such as ND2 in an isopeptide."""
     neighbours: dict[str, list[Any]] = {}
     for pair in template.topology.bonds():
         for one, other in (pair, pair[::-1]):
@@ -113,7 +113,7 @@ def _add_terminal_oxygens(ends: Sequence[WorkResidue], report: PreparationReport
 
 
 def _mend_terminal_oxygens(residues: Sequence[WorkResidue], report: PreparationReport) -> None:
-    """Build the second oxygen of a carboxylate anew where it is on the side of the first or far from its carbon, and say so."""
+    """Rebuild and report the second oxygen of a carboxylate where it is on the side of the first or far from its carbon."""
     mended = []
     for work in residues:
         atoms = [work.find(name) for name in ("CA", "C", "O", "OXT")]
@@ -129,12 +129,12 @@ def _mend_terminal_oxygens(residues: Sequence[WorkResidue], report: PreparationR
             mended.append(work.label)
     if mended:
         report.sentences.append(
-            f"OXT lay far from its carbon or on the side of the other oxygen, and was built anew: {listing(mended)}."
+            f"OXT lay far from its carbon or on the side of the other oxygen, and was rebuilt: {listing(mended)}."
         )
 
 
 def _beside(work: WorkResidue, oxygen: str) -> np.ndarray:
-    """Return the place at a residue's C that Cα and one oxygen leave."""
+    """Return the free position at a residue's C, opposite Cα and one oxygen."""
     carbon = work.find("C").position
     return opposite(carbon, [work.find("CA").position, work.find(oxygen).position], _C_OXT)
 
@@ -188,7 +188,7 @@ def _add_beta_carbons(residues: list[WorkResidue], fixer: PDBFixer, report: Prep
         bisector, normal = second - first, np.cross(first, second)
         if min(np.linalg.norm(bisector), np.linalg.norm(normal)) < _SMALLEST:
             continue
-        # Of a tetrahedron two of whose corners are N and C: its other two are half the tetrahedral angle from the bisector.
+        # A tetrahedron with N and C at two corners: the other two are half the tetrahedral angle from the bisector.
         outward = -bisector / np.linalg.norm(bisector)
         up = normal / np.linalg.norm(normal)
         place = ca + _CA_CB * (np.cos(_HALF_TETRAHEDRAL) * outward - np.sin(_HALF_TETRAHEDRAL) * up)
@@ -207,7 +207,7 @@ FARTHEST_OXYGENS = 4.0
 
 
 def add_phosphates(residues: list[WorkResidue]) -> Iterator[tuple[WorkResidue, list[str]]]:
-    """Add P, OP1 and OP2 where a nucleotide lacks P or both oxygens, and yield it with the names of what was added."""
+    """Add P, OP1 and OP2 where a nucleotide lacks P or both oxygens, and yield it with the names of added atoms."""
     for previous, work in pairwise(residues):
         has_oxygens = work.find("OP1") is not None or work.find("OP2") is not None
         if work.chain != previous.chain or has_oxygens or not is_standard_polymer(work.name):
@@ -229,7 +229,7 @@ def add_phosphates(residues: list[WorkResidue]) -> Iterator[tuple[WorkResidue, l
 
 
 def _phosphorus(c3: np.ndarray, o3: np.ndarray, o5: np.ndarray, c5: np.ndarray) -> np.ndarray:
-    """Return the place at the right distance from both oxygens that has the best angles there."""
+    """Return the position at the right distance from both oxygens with the best angles."""
     axis = o5 - o3
     apart = np.linalg.norm(axis)
     axis /= apart
@@ -244,7 +244,7 @@ def _phosphorus(c3: np.ndarray, o3: np.ndarray, o5: np.ndarray, c5: np.ndarray) 
 
 
 def _oxygens(phosphorus: np.ndarray, o3: np.ndarray, o5: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the places of OP1 and OP2, the other corners of a tetrahedron."""
+    """Return the positions of OP1 and OP2, the other corners of a tetrahedron."""
     arms = np.array([o3, o5]) - phosphorus
     arms /= np.linalg.norm(arms, axis=1, keepdims=True)
     outward, normal = -arms.sum(axis=0), np.cross(*arms)

@@ -1,4 +1,4 @@
-"""Hydrogens: which a residue needs, those that are built, and those of the input that are kept."""
+"""Hydrogens: those that a residue needs, those to build, and those of the input to keep."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from .work_residues import Link, WorkAtom, WorkResidue, opposite, topology_of
 
 _ANGLES = {"O": np.radians(108.5), "S": np.radians(96.0)}
 _TETRAHEDRAL, _OF_WATER = np.radians([109.5, 104.5])
-# Torsions that are tried about a bond, orientations where no bond tells any, and how often half of the sites choose anew, as what
-# they turn to may turn too.
+# Torsions to try about a bond, orientations where no bond defines any, and how often half of the sites choose again, since
+# their partners may turn too.
 _TURNS, _ORIENTATIONS, _SWEEPS = 24, 120, 4
-# Å up to which an atom counts; kcal/mol Å² with which an acceptor attracts, of both charges and a dielectric of four times the
-# distance; and kcal/mol with which all repel at the distance of a contact (Å).
+# Å up to which an atom counts; kcal/mol Å² of an acceptor's attraction, from both charges and a dielectric of four times the
+# distance; and kcal/mol of every atom's repulsion at the contact distance (Å).
 _REACH, _ATTRACTION, _REPULSION = 5.0, 16.6, 0.3
 _TO_ACCEPTOR, _TO_HYDROGEN, _TO_OTHERS = 1.8, 2.0, 2.6
-# Sites that choose at once, which bounds the memory.
+# Sites that choose at once, to limit the memory.
 _AT_ONCE = 500
-# Å below which atoms push a hydrogen about its parent, up to which they may come to do so, and how often they push.
+# Å below which atoms push a hydrogen about its parent, up to which they might do so later, and the number of pushes.
 _CROWDED, _NEAR, _PUSHES = 1.6, 3.0, 30
 
 
 def turn(sites: Sequence[Site], lengths: np.ndarray, around: Surroundings) -> None:
-    """Place the hydrogens of sites that can turn in ``around.places``, NaN before; `lengths` (N,) of their bonds in Å."""
+    """Place the rotatable hydrogens of sites in ``around.places``, NaN before; `lengths` (N,) of their bonds in Å."""
     kinds: dict[tuple[int, str, bool], list[Site]] = defaultdict(list)
     for site in sites:
         held = len(site.hydrogens) == 1 and around.is_held(site)
@@ -61,7 +61,7 @@ def turn(sites: Sequence[Site], lengths: np.ndarray, around: Surroundings) -> No
 
 
 def _directions(sites: Sequence[Site], symbol: str, is_flat: bool, around: Surroundings) -> np.ndarray:
-    """Return the ways in which hydrogens may lie, as unit vectors of shape (sites, ways, hydrogens, 3)."""
+    """Return the possible orientations of hydrogens, as unit vectors of shape (sites, orientations, hydrogens, 3)."""
     if symbol:
         turns = np.array([0.0, np.pi]) if is_flat else np.linspace(0.0, 2 * np.pi, _TURNS, endpoint=False)
         return around.turned(sites, _ANGLES.get(symbol, _TETRAHEDRAL), turns)[:, :, None]
@@ -70,7 +70,7 @@ def _directions(sites: Sequence[Site], symbol: str, is_flat: bool, around: Surro
     turns = 2 * np.pi * np.arange(count - 1) / max(count - 1, 1)
     ring = np.stack([np.cos(turns), np.sin(turns), np.full(count - 1, 1 / np.tan(angle))], axis=1)
     own = np.concatenate([[[0.0, 0.0, 1.0]], np.sin(angle) * ring])
-    # Normal quaternions are rotations of one density; the generator of SciPy has other arguments in each version.
+    # Normally distributed quaternions are uniform rotations; SciPy's generator changes its arguments between versions.
     orientations = Rotation.from_quat(np.random.default_rng(0).normal(size=(_ORIENTATIONS, 4)))
     ways = (orientations.as_matrix() @ own.T).transpose(0, 2, 1)
     return np.broadcast_to(ways, (len(sites), *ways.shape))
@@ -79,7 +79,7 @@ def _directions(sites: Sequence[Site], symbol: str, is_flat: bool, around: Surro
 def _choose(
     sites: Sequence[Site], ways: np.ndarray, places: np.ndarray, contacts: np.ndarray, attraction: np.ndarray
 ) -> None:
-    """Place the hydrogens of sites, none of which sees another's, in the best of the ways from their parents."""
+    """Place the hydrogens of sites that do not interact with each other in the best orientation."""
     parents = np.array([site.parent for site in sites])
     own = np.array([site.hydrogens for site in sites])
     there = np.flatnonzero(np.isfinite(places).all(axis=1))
@@ -99,7 +99,7 @@ def _choose(
 
 
 def part_crowded(sites: Sequence[Site], places: np.ndarray) -> None:
-    """Move hydrogens that have something within `_CROWDED` away from it, as far as their bonds let them."""
+    """Move hydrogens away from atoms within `_CROWDED`, as far as their bonds allow."""
     hydrogens = np.array([k for site in sites for k in site.hydrogens], dtype=np.int64)
     parents = np.repeat([site.parent for site in sites], [len(site.hydrogens) for site in sites]).astype(int)
     if not len(hydrogens) or not np.isfinite(places).all():
@@ -136,17 +136,17 @@ def part_crowded(sites: Sequence[Site], places: np.ndarray) -> None:
 BOND_LENGTHS = {"C": 1.09, "N": 1.01, "O": 0.96, "S": 1.34}
 """Å from a hydrogen to an atom of an element."""
 _OTHER_LENGTH = 1.0
-# Of a histidine's hydrogen bond: Å between nitrogen and acceptor, the cosine of the least bent one, and the pH up to which both
+# For a histidine's hydrogen bond: Å between nitrogen and acceptor, the cosine of the largest bend, and the pH up to which both
 # nitrogens have a hydrogen.
 _HYDROGEN_BOND, _STRAIGHT, _HIS_PH = 3.5, np.cos(np.radians(50.0)), 6.5
-# Å by which hydrogens of one atom are as near to something, and to which heavy atoms are bonded.
+# Å: distances of one atom's hydrogens that differ by less count as equal; and the reach of heavy atoms' bonds.
 _AS_NEAR, _BONDED = 0.2, 1.8
 
 
 def find_variants(
     model: Model, residues: list[WorkResidue], links: list[Link], known: Sequence[Set[str]]
 ) -> list[str | None]:
-    """Return the protonation state of each residue that the input or a bond decides; None leaves it to the pH."""
+    """Return each residue's protonation state where the input or a bond decides it; None leaves it to the pH."""
     variants: list[str | None] = [None] * len(residues)
     metals: dict[int, set[str]] = defaultdict(set)
     bonds: dict[int, set[str]] = defaultdict(set)
@@ -191,7 +191,7 @@ def find_variants(
 def add_hydrogens(
     residues: list[WorkResidue], links: list[Link], variants: list[str | None], ph: float
 ) -> None:
-    """Add to residues the hydrogens of their protonation states, at ideal places; what can turn does not clash."""
+    """Add the hydrogens of residues' protonation states at ideal positions; rotatable ones avoid clashes."""
     topology, _ = topology_of(residues, links)
     bonded: dict[int, list[int]] = defaultdict(list)
     for first, second in bonded_pairs(topology).tolist():
@@ -242,7 +242,7 @@ def _needed(
     bonded: dict[int, list[int]],
     ph: float,
 ) -> dict[int, list[str]]:
-    """Return the names of the hydrogens that atoms lack, by the number of each atom."""
+    """Return the names of missing hydrogens by the index of the atom that carries them."""
     app.Modeller._loadStandardHydrogenDefinitions()
     known = app.Modeller._residueHydrogens
     first = 0
@@ -278,7 +278,7 @@ def _needed(
 
 
 def _has_ring(residue: WorkResidue) -> bool:
-    """Return whether a residue is no histidine without the nitrogens of its ring, which pdbfixer could not complete."""
+    """Return False for a histidine whose ring nitrogens are missing and could not be completed."""
     return residue.name != "HIS" or None not in (residue.find("ND1"), residue.find("NE2"))
 
 
@@ -288,7 +288,7 @@ def _with_histidines(
     bonded: dict[int, list[int]],
     ph: float,
 ) -> list[str | None]:
-    """Return variants with bridged cysteines, and Modeller's histidines: on Nε where only that is bonded, else Nδ."""
+    """Return variants with bridged cysteines, and Modeller's histidines: on Nε where only that forms a bond, else on Nδ."""
     chosen = list(variants)
     owners = np.repeat(np.arange(len(residues)), [len(residue.atoms) for residue in residues])
     first = np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=len(residues)))])
@@ -320,7 +320,7 @@ def _with_histidines(
 
 
 def remove_replaced_hydrogens(residues: list[WorkResidue], links: list[Link]) -> None:
-    """Remove the hydrogens that a bond to another residue replaces: of a backbone's N all but an amide's, of other atoms one."""
+    """Remove hydrogens replaced by a bond to another residue: all but an amide's on backbone N, one on other atoms."""
     standard = standard_residue_names()
     for first, second in links:
         if first[0] == second[0]:
@@ -346,7 +346,7 @@ def remove_replaced_hydrogens(residues: list[WorkResidue], links: list[Link]) ->
 def _replace_nearest(
     residue: WorkResidue, parent: WorkAtom, partner: WorkAtom, hydrogens: list[WorkAtom]
 ) -> None:
-    """Remove the hydrogen nearest to what is bound instead, of several the last by name; one left on a flat N is in its plane."""
+    """Remove the hydrogen nearest to the atom bound instead, of several the last by name; one left on a flat N is in plane."""
     distances = [np.linalg.norm(atom.position - partner.position) for atom in hydrogens]
     nearest = [atom for atom, d in zip(hydrogens, distances) if d < min(distances) + _AS_NEAR]
     removed = max(nearest, key=lambda atom: atom.name)
@@ -362,7 +362,7 @@ def _replace_nearest(
 
 
 def _make_amide(residue: WorkResidue, partner: WorkAtom) -> None:
-    """Leave an amino acid whose N is bound to another residue one hydrogen there, in the plane of the amide; proline none."""
+    """Leave one hydrogen, in the amide plane, on an N bound to another residue; none on proline's."""
     extra = {"H2", "H3", "H"} if residue.name == "PRO" else {"H2", "H3"}
     residue.atoms = [atom for atom in residue.atoms if atom.name not in extra]
     hydrogen = residue.find("H")
@@ -374,7 +374,7 @@ def _make_amide(residue: WorkResidue, partner: WorkAtom) -> None:
 def keep_input_hydrogens(
     model: Model, residues: list[WorkResidue], parametrised: frozenset[int], report: PreparationReport
 ) -> None:
-    """Match the input's hydrogens with the built ones, by name, then by parent; the built ones take the input's positions."""
+    """Match the input's hydrogens with the built ones, by name, then by parent; built ones take the input's positions."""
     standard = standard_residue_names()
     for work, residue in zip(residues, model.topology.residues(), strict=True):
         if work.name not in standard and residue.index not in parametrised:

@@ -1,4 +1,4 @@
-"""The shapes that a monomer library or dictionaries give residues that a force field does not know; torsions stay."""
+"""Ideal shapes, from a monomer library or dictionaries, of residues that the force field does not know; torsions stay."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from ..chemistry.monomers.volumes import places_of
 from ..chemistry.topologies import bonded_pairs, part_of_topology
 
 BAD_BOND, BAD_ANGLE = 0.2, 15.0
-"""Å and degrees off the ideal value from which a bond or an angle of the input is said to be mended."""
+"""Å and degrees from the ideal value beyond which a bond or an angle of the input is reported as corrected."""
 ANCHOR = 0.2
-"""Å; standard deviation with which atoms stay near where they are: what torsions nothing is known of keep."""
+"""Å; standard deviation of a restraint to the present positions, which keeps torsions without ideal values."""
 
 _UNKNOWN = {2: 0.02, 3: np.radians(2.0)}  # σ in Å and radians of bonds and angles that stay as they are
 _STEPS, _LONGEST_STEP, _CONVERGED = 40, 0.3, 1e-4  # the last two in Å
@@ -31,11 +31,11 @@ _STEP = 1e-4  # Å, of differences
 
 @dataclass(frozen=True)
 class IdealShapes:
-    """Where atoms of rigid residues belong.
+    """Ideal positions of the atoms of rigid residues.
 
-    `places`: by atom in Å, of residues of which ideal geometry is known; `mended`: atoms of bonds and angles of the input that
-    are bad, and `n_mended` how many these are by the label of their residue; `link_lengths`: ideal distances in Å of atoms of two
-    residues, by both in ascending order, one and two bonds apart; `sentences`: on residues that are not what the library says.
+    `places`: by atom in Å, for residues with known ideal geometry; `mended`: the atoms of bad bonds and angles in the input,
+    and `n_mended` the number of these by residue label; `link_lengths`: ideal distances in Å of atoms of two
+    residues, in ascending order, one and two bonds apart; `sentences`: on residues that differ from the library.
     """
 
     places: dict[int, np.ndarray] = field(default_factory=dict)
@@ -93,7 +93,7 @@ def ideal_shapes(
 
 
 def _inside(kind: IdealTerms, owner: np.ndarray, moves: np.ndarray) -> IdealTerms:
-    """Return the terms within residues that move."""
+    """Return the terms within moving residues."""
     kept = moves[kind.atoms].all(axis=1) & (owner[kind.atoms] == owner[kind.atoms[:, :1]]).all(axis=1)
     return type(kind)(kind.atoms[kept], kind.values[kept], kind.sigmas[kept])
 
@@ -101,7 +101,7 @@ def _inside(kind: IdealTerms, owner: np.ndarray, moves: np.ndarray) -> IdealTerm
 def _as_they_are(
     part: app.Topology, start: np.ndarray, owner: np.ndarray, moves: np.ndarray, known: Sequence[IdealTerms]
 ) -> list[IdealTerms]:
-    """Return the bonds and angles within residues that the library has no value for, at those that they have."""
+    """Return the bonds and angles within residues without ideal values, held at their present values."""
     bonds = bonded_pairs(part)
     found = []
     for atoms, of_library in zip((bonds, bond_angles(bonds)), known):
@@ -116,7 +116,7 @@ def _as_they_are(
 def _relaxed(
     start: np.ndarray, kinds: Sequence[IdealTerms], planes: Sequence[tuple[np.ndarray, Any]]
 ) -> np.ndarray:
-    """Return positions that fit all terms best, in standard deviations, near the start: by the method of Gauss and Newton."""
+    """Return the positions near the start that fit all terms best, in standard deviations, by the Gauss-Newton method."""
     positions = start.copy()
     n = start.size
     for _ in range(_STEPS):
@@ -155,7 +155,7 @@ def _relaxed(
 
 
 def _gradients(kind: IdealTerms, positions: np.ndarray) -> np.ndarray:
-    """Return how terms (T,) of n atoms each change with these, (T, n, 3), by differences."""
+    """Return the derivatives (T, n, 3) of terms (T,) of n atoms each, by finite differences."""
     size = kind.atoms.shape[1]
     own = replace(kind, atoms=np.arange(kind.atoms.size).reshape(-1, size))
     places = positions[kind.atoms].reshape(-1, 3)

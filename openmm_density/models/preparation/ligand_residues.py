@@ -1,4 +1,4 @@
-"""Which residues of a model are ligands that something other than the force field can describe, and their hydrogens."""
+"""Residues of a model that are ligands with parameters from outside the force field, and their hydrogens."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Paths = Sequence[str | os.PathLike[str]] | str | os.PathLike[str]
 
 @dataclass(frozen=True)
 class LigandOptions:
-    """What a user says of ligands, see `openmm_density.models.prepare`."""
+    """The user's options for ligands, see `openmm_density.models.prepare`."""
 
     forcefield: str | None
     smiles: Mapping[str, str]
@@ -37,7 +37,7 @@ class LigandOptions:
 
 
 class Parameters(Protocol):
-    """What parametrises ligands: `LigandParameters`, or `PotentialParameters`."""
+    """A source of ligand parameters: `LigandParameters` or `PotentialParameters`."""
 
     @property
     def names(self) -> frozenset[str]:
@@ -68,10 +68,10 @@ class Parameters(Protocol):
 
 @dataclass(frozen=True)
 class Ligands:
-    """Residues of a model that its force field does not know by name, each with two atoms or more."""
+    """Residues of a model with two or more atoms that its force field does not know by name."""
 
     free: list[app.topology.Residue]
-    bound: list[app.topology.Residue]  # To other residues, but for metals
+    bound: list[app.topology.Residue]  # To other residues, metals excepted
     with_metal: list[app.topology.Residue]  # Of these, not in the others
 
 
@@ -98,7 +98,7 @@ def ligands_of(model: Model, forcefield: app.ForceField) -> Ligands:
 def ligand_parameters(
     model: Model, forcefield: app.ForceField, options: LigandOptions, report: PreparationReport
 ) -> tuple[Parameters | None, frozenset[int]]:
-    """Return what parametrises ligands, and which residues."""
+    """Return the source of ligand parameters, and the residues that it describes."""
     check_ligands(options.forcefield, options.smiles)
     if options.forcefield in (None, RIGID):
         return None, frozenset()
@@ -134,13 +134,13 @@ def _described(
     residues: Sequence[app.topology.Residue],
     report: PreparationReport,
 ) -> list[app.topology.Residue]:
-    """Return the residues that are what their parameters are for; say which others there are of these names."""
+    """Return the residues that match their parameters; report others with the same names."""
     found, others, mirrored = [], [], []
     for residue in residues:
         if residue.name not in parameters.names:
             continue
         molecule = parameters.molecule(residue.name)
-        # Parameters of bonds and angles are the same for either hand, a potential is not.
+        # Bond and angle parameters hold for both mirror images, a potential does not.
         has_hand = isinstance(parameters, PotentialParameters)
         difference = unlike(molecule, residue, model.positions if has_hand else None)
         if difference:
@@ -160,7 +160,7 @@ def _described(
     if mirrored:
         listed = listing([residue_label(residue) for residue in mirrored])
         report.sentences.append(
-            f"Mirror images of what their SMILES says, with the same potential: {listed}."
+            f"Mirror images of the molecule of their SMILES, with the same potential: {listed}."
         )
     return found
 
@@ -168,7 +168,7 @@ def _described(
 def complete_ligands(
     parameters: Parameters, parametrised: frozenset[int], residues: list[WorkResidue], links: list[Link]
 ) -> None:
-    """Add to ligands, which have heavy atoms only, the hydrogens that they lack."""
+    """Add hydrogens to ligands that have only heavy atoms."""
     for k in sorted(parametrised):
         atoms = list(residues[k].atoms)
         place = {atom.name: index for index, atom in enumerate(atoms)}
@@ -210,7 +210,7 @@ def parametrise(
 
 
 def check_names(model: Model, forcefield: app.ForceField, smiles: Mapping[str, str]) -> None:
-    """Refuse SMILES of residues that the model has not, or the force field knows."""
+    """Refuse SMILES of residues that are not in the model, or that the force field knows."""
     present = {residue.name for residue in model.topology.residues()}
     strangers = sorted(set(smiles) - present)
     if strangers:

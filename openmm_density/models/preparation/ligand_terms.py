@@ -1,4 +1,4 @@
-"""What a System holds of ligands with a potential of their own: its force, constraints, and springs that lie idle."""
+"""The parts of a System for ligands with their own potential: its force, constraints, and idle springs."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from ..chemistry.torsions import torsion_angles
 from ..ligand_potentials import PlacedPotential
 
 IDLE_SPRINGS = "HeldLigands"
-"""Name of the force that holds ligands, at first with constants of 0. It also tells OpenMM which atoms are one molecule."""
+"""Name of the force that can hold ligands, at first with constants of 0. It also shows OpenMM which atoms form a molecule."""
 
 POTENTIAL = "LigandPotential"
 """Name of the force of each ligand."""
 
 BOND_LENGTHS, IMPOSSIBLE = (0.85, 1.15), (0.72, 1.3)
-"""Parts of the sum of the covalent radii that bonds have, and beyond which there is none: triple bonds have 0.77."""
+"""The range of bond lengths in units of the sum of covalent radii: triple bonds have 0.77."""
 
 CARBOXYLATE, CARBOXYLATE_ANGLES = (1.52, 1.25, 125.0), (100.0, 138.0)
-"""Å of a carboxylate's bonds to carbon and to oxygens, degrees between these; and degrees that angles there have in a model."""
+"""Å of a carboxylate's bonds to carbon and to oxygens, degrees between these; and the range of its angles in a model, degrees."""
 
 TWISTED = np.radians(40.0)
-"""How far from flat an amide is in no molecule: springs that hold it so and planarity would press it out of shape."""
+"""The deviation from flatness that no amide has: springs that keep it and planarity would together distort it."""
 
 _NM_PER_ANGSTROM = 0.1
-# How OpenMM names it.
+# OpenMM's name for it.
 _ONE_FOUR = "LennardJones14"
 
 
@@ -49,7 +49,7 @@ def add_potentials(
 
 
 def of_copies(potentials: Iterable[PlacedPotential], first: Sequence[int]) -> list[PlacedPotential]:
-    """Return the potentials of all copies of a model in a System, copy by copy, each with a parameter of its own."""
+    """Return the potentials of all copies of a model in a System, copy by copy, each with its own parameter."""
     if len(first) == 1:
         return [replace(placed, atoms=placed.atoms + first[0]) for placed in potentials]
     return [
@@ -60,7 +60,7 @@ def of_copies(potentials: Iterable[PlacedPotential], first: Sequence[int]) -> li
 
 
 def constrain_hydrogens(system: openmm.System, placed: PlacedPotential) -> None:
-    """Keep the bonds of a ligand's hydrogens as long as in the conformer at rest: they would ask for short time steps."""
+    """Constrain the bonds of a ligand's hydrogens to the conformer at rest: otherwise they need short time steps."""
     known = placed.potential
     for a, b in known.bonds:
         if "H" in (known.elements[a], known.elements[b]):
@@ -69,7 +69,7 @@ def constrain_hydrogens(system: openmm.System, placed: PlacedPotential) -> None:
 
 
 def remove_inner_terms(system: openmm.System, placed: PlacedPotential) -> None:
-    """Remove from a System what CHARMM's force field has between atoms of a ligand that three bonds join."""
+    """Remove CHARMM's interactions between a ligand's atoms that are three bonds apart from a System."""
     own = {int(index) for index in placed.atoms}
     for force in system.getForces():
         if isinstance(force, openmm.CustomBondForce) and force.getName() == _ONE_FOUR:
@@ -82,9 +82,9 @@ def remove_inner_terms(system: openmm.System, placed: PlacedPotential) -> None:
 def mended_ends(
     topology: app.Topology, positions: np.ndarray, rigid: Iterable[np.ndarray]
 ) -> dict[int, np.ndarray]:
-    """Return by atom where ends of rigid residues belong, in Å, that are no molecule's in positions (N, 3) in Å.
+    """Return corrected positions, by atom in Å, for impossible ends of rigid residues at positions (N, 3) in Å.
 
-    These are singly bonded atoms at a distance that no bond has, carboxylates with such a bond or angle, and twisted acetamides.
+    These are terminal atoms with an impossible bond length, carboxylates with such a bond or angle, and twisted acetamides.
     """
     members = {int(index) for atoms in rigid for index in atoms}
     atoms = list(topology.atoms())
@@ -97,7 +97,7 @@ def mended_ends(
     neighbours = {k: [n for n in bonded[k] if n not in hydrogens[k]] for k in bonded}
 
     def possible_length(i: int, j: int) -> float | None:
-        """Return the nearest length that a bond may have; None where it has one."""
+        """Return the nearest possible bond length; None where the present one is possible."""
         length = float(np.linalg.norm(positions[i] - positions[j]))
         ideal = covalent_radius(atoms[i]) + covalent_radius(atoms[j])
         if is_metal(atoms[i]) or is_metal(atoms[j]) or IMPOSSIBLE[0] < length / ideal < IMPOSSIBLE[1]:
@@ -140,8 +140,7 @@ def mended_ends(
 def _acetamide(
     positions: np.ndarray, chain: list[int], places: dict[int, np.ndarray]
 ) -> dict[int, np.ndarray]:
-    """Return where oxygen and methyl of an acetamide belong whose plane is turned beyond `TWISTED`; `places`: where they are, the
-    oxygen first.
+    """Return the corrected oxygen and methyl of an acetamide twisted beyond `TWISTED`; `places`: the present ones, oxygen first.
     """
     torsion = float(torsion_angles(positions, np.array([[*chain, next(iter(places))]]))[0])
     if not TWISTED < abs(torsion) < np.pi - TWISTED:
@@ -153,15 +152,14 @@ def _acetamide(
 
 
 def _carboxylate(positions: np.ndarray, group: np.ndarray, is_far: bool) -> dict[int, np.ndarray]:
-    """Return where the oxygens of a carboxylate belong, and its carbon if it is far from the first atom of the group: in their
-    plane.
+    """Return corrected oxygens of a carboxylate, and its carbon if it is far from the first atom of the group, in their plane.
     """
     arm = positions[group[1]] - positions[group[0]]
     axis = arm / max(float(np.linalg.norm(arm)), 1e-6)
     across = positions[group[2]] - positions[group[3]]
     across -= (across @ axis) * axis
     width = float(np.linalg.norm(across))
-    if width < 0.1:  # nothing tells their plane
+    if width < 0.1:  # their plane is undefined
         return {}
     carbon = positions[group[0]] + CARBOXYLATE[0] * axis if is_far else positions[group[1]]
     half = np.radians(CARBOXYLATE[2] / 2)
@@ -178,7 +176,7 @@ def elastic_network(
     cutoff: float,
     pairs: np.ndarray | None = None,
 ) -> dict[tuple[int, int], tuple[float, float]]:
-    """Return springs between the atoms of a residue with which each vibrates about its place.
+    """Return springs between the atoms of a residue, so that each vibrates about its place.
 
     `masses` (N,) in Da, of all atoms; `positions` (N, 3) in Å, of all atoms; `frequency`: angular, in 1/ps; `cutoff` in
     Å of the longest. Returns length in Å and force constant in kJ/mol/nm², by the two atoms in ascending order.

@@ -1,6 +1,6 @@
-"""Bonds and angles of a topology for which a force field has no term, and terms that hold them at usual values.
+"""Bonds and angles of a topology without a term in the force field, and terms that hold them at usual values.
 
-OpenMM leaves them out without a word: where RNA goes on as DNA, whose types Amber's files have apart, a phosphate is free.
+OpenMM omits them silently: where RNA continues as DNA, whose types Amber keeps apart, a phosphate would be free.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from ..merging import constraints_of, terms_of
 from .ligand_terms import BOND_LENGTHS
 
 BOND_STIFFNESS, ANGLE_STIFFNESS = 2.5e5, 500.0
-"""kJ/mol/nm² and kJ/mol/rad², as Amber has them."""
+"""kJ/mol/nm² and kJ/mol/rad², as in Amber."""
 ANGLES = (100.0, 125.0)
-"""Degrees between which an angle without an ideal value is held as it is."""
+"""Degrees between which an angle without an ideal value is held at its present value."""
 
 _BONDS = (openmm.HarmonicBondForce, openmm.CustomBondForce)
 _ANGLES = (openmm.HarmonicAngleForce, openmm.CustomAngleForce)
@@ -57,7 +57,7 @@ def missing_terms(
     held: Sequence[np.ndarray] = (),
     links: Iterable[tuple[int, int]] = (),
 ) -> MissingTerms:
-    """Find bonds and angles that no force or constraint knows; without a value they are held about positions (N, 3) in Å."""
+    """Find bonds and angles without a force or constraint; those without a usual value are held as at positions (N, 3) in Å."""
     n = topology.getNumAtoms()
     bonds = bonded_pairs(topology)
     angles = bond_angles(bonds)
@@ -74,7 +74,7 @@ def missing_terms(
     lacks_bond = ~np.isin(_keys(bonds, n), pairs) & ~_within(group, bonds)
     ends = angles[:, [0, 2]]
     fixed = np.isin(_keys(ends, n), _keys(constrained, n))
-    # Where a metal is bound springs alone hold the angles.
+    # At a bound metal only springs hold the angles.
     metal = np.array([is_metal(atom) for atom in topology.atoms()], dtype=bool)
     beside_metal = metal[angles].any(axis=1)
     lacks_angle = ~np.isin(
@@ -91,8 +91,8 @@ def _usual(
     lacking: np.ndarray,
     angles: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the bonds that are lacking and their lengths, the angles and their degrees, at which they are to be held."""
-    # The types depend on what is bonded elsewhere.
+    """Return the missing bonds with target lengths, and the missing angles with target degrees."""
+    # Types depend on bonds elsewhere.
     ideal, degrees = ideal_values(topology, all_bonds, angles)
     bonds, ideal = all_bonds[lacking], ideal[lacking]
     atoms = list(topology.atoms())
@@ -106,19 +106,19 @@ def _usual(
 
 
 def _terms(system: openmm.System, kinds: tuple[type, ...]) -> np.ndarray:
-    """Return the atoms of the bonds or angles that forces of a System have."""
+    """Return the atoms of the bonds or angles in a System's forces."""
     kind, size = ("Bond", 2) if kinds is _BONDS else ("Angle", 3)
     found = [terms_of(force, kind, size)[0] for force in system.getForces() if isinstance(force, kinds)]
     return np.concatenate([np.empty((0, size), dtype=np.int64), *found])
 
 
 def _keys(pairs: np.ndarray, n: int) -> np.ndarray:
-    """Return a number for each pair of atoms, in whichever order."""
+    """Return a number for each pair of atoms, in either order."""
     return pairs.min(axis=1, initial=n) * n + pairs.max(axis=1, initial=0)
 
 
 def _within(group: np.ndarray, members: np.ndarray) -> np.ndarray:
-    """Return which atoms are all in one group."""
+    """Return which terms have all atoms in one group."""
     of = group[members]
     return (of[:, 0] >= 0) & (of == of[:, :1]).all(axis=1)
 
@@ -139,7 +139,7 @@ def link_pairs(
 
 
 def three_apart(i: int, j: int, bonded: dict[int, list[app.topology.Atom]]) -> set[tuple[int, int]]:
-    """Return the pairs three bonds apart across a link: their spheres, which no force field scales down, widen its angles."""
+    """Return the pairs three bonds apart across a link: their repulsion, which no force field scales down, widens its angles."""
     around = {near: {atom.index for atom in bonded[near]} - {far} for near, far in ((i, j), (j, i))}
     found = {(first, last) for first in around[i] for last in around[j]}
     for near, far in ((i, j), (j, i)):

@@ -1,4 +1,4 @@
-"""A model that a force field can run, and what was changed to make it one."""
+"""A model ready for a force field, and the changes that made it so."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ RIGID_CUTOFF = 12.0
 
 
 CONFORMER_EXCLUSION_REACH = 8.0
-"""Å up to which the interactions between atoms of different conformers are excluded."""
+"""Å up to which interactions between different conformers are excluded."""
 
 
 _Springs = tuple[list[tuple[tuple[int, int], tuple[float, float]]], list[tuple[int, int]]]
@@ -59,7 +59,7 @@ _Springs = tuple[list[tuple[tuple[int, int], tuple[float, float]]], list[tuple[i
 class PreparationReport:
     """What `prepare` changed."""
 
-    sentences: list[str] = field(default_factory=list)  # All of it, in plain words
+    sentences: list[str] = field(default_factory=list)  # All changes, as sentences
     # Residue (``A LYS 45``) to the names of the heavy atoms that were built
     added_heavy_atoms: dict[str, list[str]] = field(default_factory=dict)
     added_hydrogens: int = 0  # Hydrogens that the input lacks
@@ -69,13 +69,13 @@ class PreparationReport:
     rigid_residues: list[str] = field(default_factory=list)
     # Residues parametrised by their SMILES, as in ``A LIG 501 (openff-2.2.1)``
     ligands: list[str] = field(default_factory=list)
-    # Residues with a potential of their own, and what that is
+    # Residues with a potential of their own, and which
     ligand_potentials: list[str] = field(default_factory=list)
     # Residues parametrised as a known one with fewer hydrogens or other neighbours
     adapted_residues: list[str] = field(default_factory=list)
     substitutions: list[str] = field(default_factory=list)  # Residues replaced by a known one
     links: list[str] = field(default_factory=list)  # Bonds held by springs
-    # Places where the backbone is broken; both ends are treated as termini
+    # Breaks of the backbone; both ends are treated as termini
     chain_breaks: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
@@ -85,24 +85,24 @@ class PreparationReport:
 
 @dataclass(frozen=True)
 class Described:
-    """Who describes the residues of a model."""
+    """What describes the residues of a model."""
 
     forcefield: app.ForceField
-    templates: dict[int, str]  # The force field's for residues that it would not find, by the residue's index
+    templates: dict[int, str]  # Templates of the force field for residues that it would not match, by residue index
     potentials: list[PlacedPotential]  # Of ligands
 
 
 @dataclass
 class Prepared:
-    """A model that a force field can run.
+    """A model ready for a force field.
 
     Attributes
     ----------
     model : Model
-        What it was made from.
+        The model that was prepared.
     topology : openmm.app.Topology
         All atoms, hydrogens included. Bonds between a metal and another residue are not in it (the force
-        field would not know its residues any more): see ``links``.
+        field would no longer match its residues): see ``links``.
     positions : np.ndarray, shape (N, 3)
         Å. Atoms of the input keep its positions.
     input_index : np.ndarray, shape (N,)
@@ -116,17 +116,17 @@ class Prepared:
     links : list of (int, int)
         Bonds that springs hold: between rigid residues and their surroundings, and metal coordination.
     report : PreparationReport
-        What was changed.
+        The changes.
     solvent : str
         One of `openmm_density.models.force_fields.SOLVENTS`.
     described : Described, optional
-        Who describes its residues.
+        What describes its residues.
     unscreened : list of ChargedGroup
-        What has no charge without water around it: metal ions with what they bind, and the ends at gaps.
+        Groups without charge when there is no water: metal ions with their ligands, and the ends at gaps.
     mended_ends : dict of int to np.ndarray
-        Where springs hold atoms of rigid residues whose bonds or angles in the input are no molecule's, in Å.
+        Where springs hold atoms of rigid residues with impossible bonds or angles in the input, in Å.
     shapes : IdealShapes
-        Where springs hold the atoms of rigid residues of which ideal geometry is known.
+        Where springs hold the atoms of rigid residues with known ideal geometry.
     """
 
     model: Model
@@ -148,7 +148,7 @@ class Prepared:
 
     @cached_property
     def plddt(self) -> np.ndarray | None:
-        """How sure a prediction was of each residue, (R,) from 0 to 100, NaN where it says nothing; None for another model."""
+        """The pLDDT of each residue of a prediction, (R,) from 0 to 100, NaN where unknown; None for another model."""
         if self.model.confidence is None:
             return None
         residue_of = np.array([atom.residue.index for atom in self.topology.atoms()])
@@ -157,7 +157,7 @@ class Prepared:
 
     @cached_property
     def predicted_errors(self) -> np.ndarray | None:
-        """What a prediction expects residues to be off by, (R, R) in Å, NaN where it says nothing; None without it."""
+        """Expected errors between a prediction's residues, (R, R) in Å, NaN where unknown; None without them."""
         confidence = self.model.confidence
         if confidence is None or confidence.errors is None:
             return None
@@ -172,12 +172,12 @@ class Prepared:
 
     @property
     def forcefield(self) -> app.ForceField:
-        """What `system` uses."""
+        """The force field that `system` uses."""
         return self.described.forcefield
 
     @property
     def residue_templates(self) -> dict[int, str]:
-        """Its templates for residues that it would not find, by the residue's index."""
+        """Its templates for residues that it would not match, by residue index."""
         return self.described.templates
 
     @property
@@ -189,8 +189,8 @@ class Prepared:
     def input_positions(self, positions: Any) -> np.ndarray:
         """Return the positions of the input's atoms, in the input's order.
 
-        An input hydrogen without a counterpart moves by the rigid motion that best superposes the
-        other atoms of its residue, as the input has them, on where they are now.
+        An input hydrogen without a counterpart follows the rigid motion that best superposes the
+        other atoms of its residue from the input onto their present positions.
 
         Parameters
         ----------
@@ -224,7 +224,7 @@ class Prepared:
         return result
 
     def nearest_input(self) -> np.ndarray:
-        """Return for each atom the input's atom, of one that was built the nearest of its residue, or -1 where there is none.
+        """Return the input's atom for each atom; for built ones the nearest of its residue, or -1 where there is none.
 
         Returns
         -------
@@ -257,8 +257,8 @@ class Prepared:
     ) -> openmm.System:
         """Build the System: the force field, and springs for what it does not know.
 
-        Residues whose labels say that they belong to different conformers, such as a water of B beside a side chain of A, never
-        occur together: interactions between them are excluded.
+        Interactions are excluded between residues whose labels put them into different conformers, such as a water of B beside a
+        side chain of A.
 
         Centre-of-mass motion is not removed: it would hold the model back from its density. OpenMM's minimiser often stalls where
         there are constraints: minimise a new model with ``constraints=None, rigidWater=False`` first, and start from there.
@@ -276,7 +276,7 @@ class Prepared:
         rigid_force_group : int
             Of the springs.
         ligand_energies : {"potentials", "springs", "none"}
-            What ligands with a potential have within: that, springs as rigid residues, or nothing (see `ligand_terms`).
+            The internal energy of ligands with a potential: that, springs as in rigid residues, or nothing (see `ligand_terms`).
         **options
             Passed to ``ForceField.createSystem``.
 
@@ -301,7 +301,7 @@ class Prepared:
         return system
 
     def _options(self, cutoff: float = 1.0, method: Any = None) -> dict[str, Any]:
-        """Return what ``createSystem`` is told beside constraints and masses; the cut-off in nm."""
+        """Return the options of ``createSystem`` other than constraints and masses; the cut-off in nm."""
         if method is None:
             # Before water is added there is no box.
             boxed = self.solvent == "water" and self.topology.getPeriodicBoxVectors() is not None
@@ -310,7 +310,7 @@ class Prepared:
         return options if method is app.NoCutoff else options | {"nonbondedCutoff": cutoff * unit.nanometer}
 
     def _add_ligands(self, system: openmm.System, constraints: Any, with_energies: bool) -> None:
-        """Put potentials in the place of what a force field has within ligands, and add what may hold these."""
+        """Replace a force field's terms within ligands by potentials, and add the springs that can hold ligands."""
         if with_energies:
             add_potentials(system, self.potentials, [0])
         for placed in self.potentials:
@@ -321,7 +321,7 @@ class Prepared:
         add_idle_springs(system, self.potentials)
 
     def _alternative_pairs(self) -> list[tuple[int, int]]:
-        """Return the pairs of nearby atoms of residues in different conformers, which never occur together."""
+        """Return the pairs of close atoms in different conformers, which never occur together."""
         if not any(record.altloc for record in self.model.records):
             return []
         labels = ["" if index < 0 else self.model.records[index].altloc for index in self.nearest_input()]
@@ -341,7 +341,7 @@ class Prepared:
 
     @property
     def untyped(self) -> list[str]:
-        """What of bonds and angles the force field has no term for, so that they are held at usual values; links apart."""
+        """Bonds and angles without a term in the force field, held at usual values; links excepted."""
         missing, atoms = self._missing_terms(self._options()), list(self.topology.atoms())
         links = set(map(frozenset, self.links))
         return [
@@ -351,7 +351,7 @@ class Prepared:
         ]
 
     def _missing_terms(self, options: dict[str, Any]) -> MissingTerms:
-        """Return these terms, for which the force field may be asked for a System with options: they are the same with any."""
+        """Return these terms, from the force field's System with some options: they are the same with any."""
         if self._missing is None:
             system = self._variants.whole(options)
             held = [*self.rigid, *(each.atoms for each in self.potentials)]
@@ -428,7 +428,7 @@ class Prepared:
         return sorted(springs.items()), sorted(excluded)
 
     def _stiffen_bonds(self, springs: dict[tuple[int, int], tuple[float, float]]) -> None:
-        """Make the springs of bonds and angles as stiff as those of links: what has no spheres a density presses together."""
+        """Make the springs of bonds and angles as stiff as those of links: a density compresses residues without spheres."""
         bonds = heavy_bonds(self.topology)
         near = [(bonds, LINK_FORCE_CONSTANT), (bond_angles(bonds)[:, [0, 2]], LINK_FORCE_CONSTANT / 5)]
         for pairs, least in near:
@@ -495,5 +495,5 @@ def use_native_gbsa(system: openmm.System) -> None:
 
 _SOLVENT_DIELECTRIC = 78.5
 _SURFACE_AREA_ENERGY = 2.25936 * unit.kilojoule_per_mole / unit.nanometer**2
-# By which the radii of the model are smaller than those of the atoms, in nm.
+# nm by which the model's radii are smaller than those of the atoms.
 _OFFSET = 0.009

@@ -75,7 +75,7 @@ class MonomerLibrary:
     def links_of(
         self, first: tuple[str, str], second: tuple[str, str], is_cis: bool
     ) -> list[tuple[gemmi.ChemLink, bool]]:
-        """Return the links that best fit atoms of two residue types (peptides: by `is_cis`), and which are reversed."""
+        """Return the links that best fit two residue types' atoms (peptides: `is_cis`), and which are reversed."""
         found = []
         for swapped, (one, other) in enumerate(((first, second), (second, first))):
             for link in self._by_atoms.get((one[1], other[1]), ()):
