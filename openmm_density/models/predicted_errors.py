@@ -239,7 +239,7 @@ def _of_archive(path: Path, contents: bytes) -> np.ndarray:
             with archive.open(names[0]) as file:
                 found = np.lib.format.read_array(file, allow_pickle=False)
     except (zipfile.BadZipFile, ValueError, OSError, EOFError, NotImplementedError) as error:
-        raise _refused(path, "is no whole .npz of numbers") from error
+        raise _refused(path, "is not a complete .npz file of numbers") from error
     return found[0] if found.ndim == 3 and len(found) == 1 else found
 
 

@@ -1,4 +1,4 @@
-"""The parts of a molecule that move as rigid bodies, found from frames of a path or of soft modes, and how they turn."""
+"""Rigid domains of a molecule, found from frames of a path or of soft modes, and how they turn."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from scipy.spatial.transform import Rotation
 from .superposition import rotation_onto, superposition
 
 SMALLEST = 20
-"""Residues of a domain."""
+"""The fewest residues of a domain."""
 MOST = 6
 """Domains."""
 WORTH_DIVIDING = 0.75
-"""Of the deviation from rigid bodies, what has to be left for one domain more."""
+"""The fraction of the deviation from rigid bodies that may remain when a domain is added."""
 RIGID = 0.4
-"""Å; less is what fits of one model differ by, and is not divided."""
+"""Å; fits of one model differ by less, so smaller deviations are not divided."""
 _SMOOTHED = 7
 _CUTS, _ROUNDS = 20, 30
 _MOST_CLUSTERED = 1200
@@ -31,12 +31,12 @@ _MOST_CLUSTERED = 1200
 def rigid_domains(
     traces: np.ndarray, chains: Sequence[np.ndarray], worth: float = WORTH_DIVIDING
 ) -> np.ndarray:
-    """Return the domain of each residue: those that keep their places beside each other in all frames.
+    """Return the domain of each residue: residues that keep their relative positions in all frames.
 
     Residues are first clustered by how much their distances vary over the path (average linkage). From every cut of that tree
-    into parts, residues then move to the part whose rigid motion they follow best, until none does, as in a k-means of rigid
-    motions (after M. Hirsch and M. Habeck, Bioinformatics 24, 2184 (2008), without their probabilities). There are as many
-    domains as bring the mean deviation from rigid bodies down by a quarter each, by default. `traces` (F, R, 3): one atom of
+    into parts, residues then move to the part whose rigid motion they follow best, until none does, as in k-means of rigid
+    motions (after M. Hirsch and M. Habeck, Bioinformatics 24, 2184 (2008), without their probabilities). A domain is added
+    as long as it reduces the mean deviation from rigid bodies by a quarter, by default. `traces` (F, R, 3): one atom of
     each residue in each frame, in Å. Returns int (R,), from 0, the largest domain.
     """
     n_frames, n_residues = traces.shape[:2]
@@ -60,7 +60,7 @@ def rigid_domains(
 
 
 def _first_parts(traces: np.ndarray) -> list[np.ndarray]:
-    """Return divisions of the residues to begin with, those in no large part marked by -1."""
+    """Return initial divisions of the residues, with -1 for those in no large part."""
     n_residues = traces.shape[1]
     chosen = np.unique(np.linspace(0, n_residues - 1, min(n_residues, _MOST_CLUSTERED)).round().astype(int))
     distances = np.array([pdist(frame[chosen]) for frame in traces])
@@ -79,13 +79,13 @@ def _first_parts(traces: np.ndarray) -> list[np.ndarray]:
 
 
 def _settled(traces: np.ndarray, labels: np.ndarray, chains: Sequence[np.ndarray]) -> np.ndarray:
-    """Return domains whose residues follow them better than any other."""
+    """Return domains whose residues all follow them better than any other."""
     for _ in range(_ROUNDS):
         numbers = [number for number in np.unique(labels) if number >= 0]
         numbers = [number for number in numbers if (labels == number).sum() >= SMALLEST] or numbers[:1]
         residuals = np.array([_residuals(traces, labels == number) for number in numbers])
         for chain in chains:
-            # Neighbours move together: what one residue does by chance makes no domain.
+            # Neighbours move together: a single residue's random motion makes no domain.
             residuals[:, chain] = uniform_filter1d(residuals[:, chain], _SMOOTHED, axis=1, mode="nearest")
         nearest = residuals.argmin(axis=0)
         if len(numbers) == labels.max() + 1 and np.array_equal(nearest, labels):
@@ -105,7 +105,7 @@ def _residuals(traces: np.ndarray, members: np.ndarray) -> np.ndarray:
 
 
 def placed_by(traces: np.ndarray, members: np.ndarray) -> np.ndarray:
-    """Return all frames (F, R, 3) with some residues where the first frame has them."""
+    """Return all frames (F, R, 3) with some residues superposed on the first frame."""
     fixed = traces[0, members]
     placed = np.empty_like(traces, dtype=np.float64)
     for number, frame in enumerate(traces):
@@ -125,19 +125,19 @@ def _deviation(traces: np.ndarray, labels: np.ndarray) -> float:
 
 @dataclass(frozen=True)
 class DomainMotion:
-    """How a domain moves beside the largest one, along a path."""
+    """The motion of a domain relative to the largest one, along a path."""
 
-    domain: int  # From 1; the first is the largest, which the others are seen from
-    residues: tuple[str, ...]  # Its stretches, as in ``A 30-59``
+    domain: int  # From 1; the first is the largest, the reference for the others
+    residues: tuple[str, ...]  # Its residue ranges, as in ``A 30-59``
     size: int  # Residues
-    # `angle_from_first`, `angle_from_previous` by which it is rotated in each frame beside the first one and the one
-    # before, in degrees.
+    # `angle_from_first`, `angle_from_previous`: its rotation in each frame relative to the first one and the previous
+    # one, in degrees.
     angle_from_first: list[float]
     angle_from_previous: list[float]
     # The direction of the rotation from the first frame to the one in which it is turned farthest, as a unit vector
     axis: list[float]
-    point: list[float]  # A point on that axis, in Å, in the place of the first frame
-    shift_along_axis: float  # By how much it moves along it, in Å
+    point: list[float]  # A point on that axis, in Å, in the frame of the first one
+    shift_along_axis: float  # The shift along it, in Å
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain lists and numbers."""
@@ -147,7 +147,7 @@ class DomainMotion:
 def domain_motions(
     traces: np.ndarray, labels: np.ndarray, stretches: Sequence[Sequence[str]]
 ) -> list[DomainMotion]:
-    """Return how domains (`labels` int (R,)) move beside the largest, in traces (F, R, 3) in Å."""
+    """Return the motions of domains (`labels` int (R,)) relative to the largest, in traces (F, R, 3) in Å."""
     placed = placed_by(traces, labels == 0)
     motions = []
     for number in range(1, int(labels.max()) + 1):
@@ -181,7 +181,7 @@ def _degrees(turn: np.ndarray) -> float:
 
 
 def _screw(turn: np.ndarray, centre: np.ndarray, moved: np.ndarray) -> tuple[list[float], list[float], float]:
-    """Return direction, point and shift of the axis about which a motion turns."""
+    """Return direction, point and shift of a motion's screw axis."""
     vector = Rotation.from_matrix(turn).as_rotvec()
     angle = np.linalg.norm(vector)
     if angle < 1e-6:

@@ -1,4 +1,4 @@
-"""Write models: any topology as mmCIF, and one that was read as PDB, atom for atom as it came."""
+"""Write models: any topology as mmCIF, and a model that was read as PDB, atom for atom as in its file."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 
 def header_of(model: Model) -> Header:
-    """Return the links that the file of a model names, the other bonds between its residues, its crystal, and its metadata."""
+    """Return the links in a model's file, other bonds between its residues, its crystal, and its metadata."""
     links = _with_bonds(model.links, model.topology)
     rows = tuple(record.serial for record in model.records)
-    # Without serial numbers the rows cannot be told; and tags may be written otherwise.
+    # Without serial numbers the rows cannot be identified; and tags may be spelled differently.
     has_tags = all(
         f"_atom_site.{name}" in model.metadata.text for name in ("id", "Cartn_x", "Cartn_y", "Cartn_z")
     )
@@ -56,10 +56,10 @@ def header_of(model: Model) -> Header:
 
 
 def prepared_header(prepared: Prepared) -> Header:
-    """Return the header of a model for the atoms that were made of it; a box of water is not its crystal.
+    """Return the header of a model for its prepared atoms; a box of water is not its crystal.
 
-    Occupancies, labels of conformers and formal charges are those of the input; an atom that was built has the occupancy and
-    label of the nearest atom of its residue that was not, and no charge.
+    Occupancies, conformer labels and formal charges are the input's; a built atom has the occupancy and
+    label of the nearest input atom of its residue, and no charge.
     """
     model = prepared.model
     header = header_of(model)
@@ -109,7 +109,7 @@ def write_cif(
     b_factors : array_like, shape (N,), optional
         Å²; zero where not given.
     header : Header, optional
-        Links beside the topology's own, the crystal, occupancies and labels of conformers. Conformers that are no atoms of the
+        Links besides the topology's own, the crystal, occupancies and conformer labels. Conformers outside the
         topology are not written.
 
     Raises
@@ -128,7 +128,7 @@ def document_of_models(
     b_factors: Sequence[float] | np.ndarray | None,
     header: Header,
 ) -> gemmi.cif.Document:
-    """Return the mmCIF document of a topology at the positions of one or more models: the input's own one, if that was mmCIF."""
+    """Return the mmCIF document of a topology at the positions of one or more models: the input's own, if it was mmCIF."""
     structures = [
         structure_for_cif(
             path, topology, positions, b_factors, header if number == 0 else replace(header, links=())
@@ -149,7 +149,7 @@ def document_of_models(
 
 
 def _cif_atoms(structure: gemmi.Structure, rows: Sequence[int], built: Sequence[bool]) -> list[CifAtom]:
-    """Return the atoms of a structure as rows of the file that they were read from."""
+    """Return the atoms of a structure as rows of their file."""
     names = ((cra.residue.name, cra.atom) for cra in structure[0].all())
     return [
         CifAtom(
@@ -200,9 +200,9 @@ def write_model_cif(
 ) -> list[str]:
     """Write the atoms of a model that was read, at other positions, as mmCIF.
 
-    A model from an mmCIF file is written into that file's own document (`openmm_density.models.kept_files.kept_document`). Of one
-    from a PDB file all is as with `write_pdb`, but for segments, which mmCIF has not; a blank chain id becomes the first free
-    letter.
+    A model from an mmCIF file is written into that file's own document (`openmm_density.models.kept_files.kept_document`). One
+    from a PDB file is written as by `write_pdb`, but without segments, which mmCIF lacks; a blank chain id becomes the first
+    free letter.
 
     Parameters
     ----------
@@ -260,7 +260,7 @@ def _cif_document(structure: gemmi.Structure, header: Header) -> gemmi.cif.Docum
 
 
 def _with_bonds(links: tuple[Link, ...], topology: app.Topology) -> tuple[Link, ...]:
-    """Return links, and behind them the other bonds between residues that do not follow from the sequence."""
+    """Return links, followed by other bonds between residues that do not follow from the sequence."""
     known = {frozenset((link.first, link.second)) for link in links if not link.symmetry}
     return links + tuple(
         Link(a.index, b.index)
@@ -279,7 +279,7 @@ def _follows_from_sequence(a: app.topology.Atom, b: app.topology.Atom) -> bool:
 
 
 def _records_of(topology: app.Topology) -> list[AtomRecord]:
-    """Name the atoms of a topology as a file would."""
+    """Return records of a topology's atoms, as if read from a file."""
     return _without_blank_chains(
         [
             AtomRecord(
@@ -301,7 +301,7 @@ def _records_of(topology: app.Topology) -> list[AtomRecord]:
 
 
 def _without_blank_chains(records: Sequence[AtomRecord]) -> Sequence[AtomRecord]:
-    """Return records in which a chain without an id has the first free letter, as mmCIF demands."""
+    """Return records in which a chain without id has the first free letter, as mmCIF requires."""
     used = {record.chain for record in records}
     if "" not in used:
         return records
@@ -350,11 +350,11 @@ def write_pdb(
     """Write the atoms of a model that was read, at other positions, as PDB.
 
     Atoms, order, names, chains, numbers, insertion codes, segments, occupancies and ATOM or HETATM are the
-    input's. Alternate conformers that are not fitted stand in their places in the input's order, moved as
-    `openmm_density.models.alternates.moved_with_residues` tells. A model from a PDB file is written into that file's own lines
-    (`openmm_density.models.kept_files.kept_pdb`). Of one from an mmCIF file, TER follows each polymer.
-    SSBOND and LINK name what `header_of` gives, CISPEP the peptide bonds that are cis now, CONECT the input's bonds by
-    their new serial numbers, and CRYST1 the cell, if there is one. Of other records there are those that
+    input's. Alternate conformers that are not fitted keep their places in the input's order, moved by
+    `openmm_density.models.alternates.moved_with_residues`. A model from a PDB file is written into that file's own lines
+    (`openmm_density.models.kept_files.kept_pdb`). For one from an mmCIF file, TER follows each polymer.
+    SSBOND and LINK hold the links of `header_of`, CISPEP the present cis peptides, CONECT the input's bonds with
+    new serial numbers, and CRYST1 the cell, if there is one. Other records are those that
     `openmm_density.models.metadata.Metadata` keeps.
 
     Parameters
@@ -399,7 +399,7 @@ def _occupied(model: Model, occupancies: np.ndarray | None) -> Model:
 
 
 def _pdb_lines(model: Model, atoms: list[WrittenAtom]) -> tuple[list[str], list[str]]:
-    """Return the lines of a PDB file, and what of the input's own lines is not in it."""
+    """Return the lines of a PDB file, and sentences on the input's lines that are not in it."""
     options = gemmi.PdbWriteOptions()
     options.cryst1_record = model.cell is not None
     options.atom_records = options.end_record = False
@@ -422,14 +422,12 @@ def _pdb_lines(model: Model, atoms: list[WrittenAtom]) -> tuple[list[str], list[
     lines.append("END")
     if not metadata.is_pdb:
         return lines, []
-    anew = (
-        "The names in the input do not tell which line is which atom: the PDB file's lines are written anew."
-    )
+    anew = "Names in the input do not match lines with atoms: the PDB file's lines are written anew."
     return lines, [anew, *left_out_of_pdb(own, lines)]
 
 
 def _atom_lines(atoms: Sequence[WrittenAtom], residues: Sequence[app.topology.Residue]) -> Iterator[str]:
-    """Yield the lines of ATOM and HETATM of atoms in some residues, with TER behind each polymer."""
+    """Yield ATOM and HETATM lines of atoms in residues, with TER after each polymer."""
     for serial, (atom, following) in enumerate(zip(atoms, [*atoms[1:], None]), start=1):
         record, (x, y, z) = atom.record, atom.position
         charge = f"{abs(record.charge)}{'-' if record.charge < 0 else '+'}" if record.charge else ""
@@ -477,7 +475,7 @@ def _checked_positions(path: str | os.PathLike[str], positions: Any, count: int)
         raise InputError(
             "a coordinate to write is not a number",
             source=path,
-            remedy="look for what went wrong before in the run",
+            remedy="look for what went wrong earlier in the run",
         )
     return positions
 

@@ -13,7 +13,7 @@ CIF_SUFFIXES = (".cif", ".mmcif")
 
 
 def structure_suffix(path: str | os.PathLike[str]) -> str:
-    """Return the ending that tells the format of a file, in lower case and without .gz; empty where it has none."""
+    """Return the suffix that identifies a file's format, in lower case and without .gz; empty where it has none."""
     suffixes = [suffix.lower() for suffix in Path(path).suffixes]
     if suffixes[-1:] == [".gz"]:
         suffixes.pop()
@@ -21,12 +21,12 @@ def structure_suffix(path: str | os.PathLike[str]) -> str:
 
 
 def is_structure_name(path: str | os.PathLike[str]) -> bool:
-    """Return whether a file is named as a model is."""
+    """Return whether a file has a model's suffix."""
     return structure_suffix(path) in PDB_SUFFIXES + CIF_SUFFIXES
 
 
 def structure_format(path: str | os.PathLike[str]) -> str:
-    """Return "PDB" or "mmCIF": what a model's file is by its content, and where that does not tell, by its name."""
+    """Return "PDB" or "mmCIF": a model file's format by content or, where that is unclear, by name."""
     if not is_structure_name(path):
         raise InputError(
             "its name does not end in .pdb, .ent, .cif, .mmcif (or one of these and .gz)",
@@ -39,5 +39,5 @@ def structure_format(path: str | os.PathLike[str]) -> str:
 
 
 def format_of_name(path: str | os.PathLike[str]) -> str:
-    """Return "PDB" or "mmCIF", as a model's file is named."""
+    """Return "PDB" or "mmCIF" by the name of a model's file."""
     return "PDB" if structure_suffix(path) in PDB_SUFFIXES else "mmCIF"

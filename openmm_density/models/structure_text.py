@@ -1,4 +1,4 @@
-"""PDB and mmCIF files as gemmi reads them, once every number in them is known to be one."""
+"""PDB and mmCIF files as gemmi reads them, after a check that every number is one."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from ..base.wording import one_line
 from .structure_suffixes import structure_format
 
 LARGEST = 1e6
-"""Å of a coordinate, or Å² of a B factor: beyond, numbers lose their digits, and none is meant."""
+"""Å of a coordinate, or Å² of a B factor: larger numbers lose digits and cannot be intended."""
 
-# What gemmi reads of a PDB column; of anything else it takes the beginning, or zero, without a word.
+# What gemmi reads from a PDB column; otherwise it silently takes the beginning, or zero.
 _DECIMAL = re.compile(r" *[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+) *")
-# An element has no digits, and a charge more than those.
+# An element has no digits; a charge has more than digits.
 _OLD_NUMBER = re.compile(
     r"^((?:ATOM  |HETATM|ANISOU|SIGATM|SIGUIJ|TER   ).{66})[0-9][0-9A-Z]{3} *[0-9]+[ \r]*$", re.MULTILINE
 )
@@ -33,7 +33,7 @@ _CIF_NUMBERS = (
     *(("coordinate", "Cartn_x"), ("coordinate", "Cartn_y"), ("coordinate", "Cartn_z")),
     *(("occupancy", "occupancy"), ("B factor", "B_iso_or_equiv")),
 )
-# Chain, residue, number, insertion code and atom: what the authors call them, else what the PDB does.
+# Chain, residue, number, insertion code and atom: the authors' names, else the PDB's.
 _CIF_ADDRESS = (
     ("auth_asym_id", "label_asym_id"),
     ("auth_comp_id", "label_comp_id"),
@@ -41,12 +41,12 @@ _CIF_ADDRESS = (
     ("pdbx_PDB_ins_code",),
     ("auth_atom_id", "label_atom_id"),
 )
-# Of what these hold gemmi keeps single bytes, which are no characters.
+# gemmi keeps single bytes of these, which are not characters.
 _CIF_NAMES = ("_atom_site.Cartn_x", "_struct_conn.conn_type_id")
 
 
 def read_structure(path: str | os.PathLike[str], *, first_model: bool = True) -> gemmi.Structure:
-    """Read a PDB or mmCIF file with gemmi; no cell is 1 Å, and serial numbers of mmCIF atoms are their rows, from 1."""
+    """Read a PDB or mmCIF file with gemmi; a missing cell is 1 Å, and serial numbers of mmCIF atoms are their rows, from 1."""
     path = Path(path)
     is_pdb = structure_format(path) == "PDB"
     contents = _contents(path)
@@ -58,7 +58,7 @@ def read_structure(path: str | os.PathLike[str], *, first_model: bool = True) ->
 
 
 def check_has_atoms(path: Path, structure: gemmi.Structure) -> None:
-    """Refuse a structure whose first model has no atoms."""
+    """Raise InputError if a structure's first model has no atoms."""
     if not len(structure) or not any(len(residue) for chain in structure[0] for residue in chain):
         raise InputError(
             "no atoms were found",
@@ -68,7 +68,7 @@ def check_has_atoms(path: Path, structure: gemmi.Structure) -> None:
 
 
 def read_pdb_header(path: str | os.PathLike[str]) -> list[str]:
-    """Return the lines of a PDB file before its first atom, with question marks for what is no character of the format."""
+    """Return the lines of a PDB file before its first atom, with question marks for invalid characters."""
     lines = []
     for line in _contents(Path(path)).decode("ascii", errors="replace").replace("\ufffd", "?").split("\n"):
         if line[:6].upper() in ("ATOM  ", "HETATM", "MODEL "):
@@ -78,7 +78,7 @@ def read_pdb_header(path: str | os.PathLike[str]) -> list[str]:
 
 
 def read_whole_text(path: str | os.PathLike[str]) -> str:
-    """Return a file's text without an old PDB file's numbers of lines; bytes that are no UTF-8 are escaped."""
+    """Return a file's text without an old PDB file's line numbers; bytes that are not UTF-8 are escaped."""
     text = _contents(Path(path)).decode("utf-8", errors="surrogateescape").replace("\r\n", "\n")
     return _without_line_numbers(text) if structure_format(path) == "PDB" else text
 
@@ -96,7 +96,7 @@ def _contents(path: Path) -> bytearray:
 
 
 def _pdb_structure(path: Path, contents: bytearray, first_model: bool) -> gemmi.Structure:
-    # A byte for a byte, or what follows in the line would leave its columns.
+    # A byte for a byte, or the rest of the line would leave its columns.
     text = _without_line_numbers(contents.decode("latin-1"))
     _check_pdb(path, text, first_model)
     ascii_text = text if text.isascii() else text.encode("ascii", errors="replace").decode("ascii")
@@ -111,7 +111,7 @@ def _pdb_structure(path: Path, contents: bytearray, first_model: bool) -> gemmi.
 
 
 def _without_line_numbers(text: str) -> str:
-    """Return a PDB file without the entry and number that files of before 1996 have where element and charge are now."""
+    """Return a PDB file without the entry id and line number that files before 1996 have in the columns of element and charge."""
     return _OLD_NUMBER.sub(lambda found: f"{found[1]:<72}", text)
 
 
@@ -178,7 +178,7 @@ def _cif_structure(path: Path, contents: bytearray, first_model: bool) -> gemmi.
 
 
 def _number_rows(block: gemmi.cif.Block) -> None:
-    """Make the serial number of each atom that of its row, by which the row is found again when the atom is written."""
+    """Set each atom's serial number to its row, by which the row is found again for writing."""
     numbers = block.find_values("_atom_site.id")
     for row in range(len(numbers)):
         numbers[row] = str(row + 1)
@@ -187,7 +187,7 @@ def _number_rows(block: gemmi.cif.Block) -> None:
 def _complete_connections(block: gemmi.cif.Block) -> None:
     """Add the columns of ``_struct_conn`` without which gemmi reads none of its bonds."""
     loop = block.find_loop("_struct_conn.conn_type_id").get_loop()
-    is_pair = block.find_pair("_struct_conn.conn_type_id") is not None  # as where there is one bond
+    is_pair = block.find_pair("_struct_conn.conn_type_id") is not None  # as with a single bond
     for name in ("id", "ptnr1_label_comp_id", "ptnr2_label_comp_id"):
         tag = f"_struct_conn.{name}"
         if loop is not None and tag not in loop.tags:

@@ -1,4 +1,4 @@
-"""Read an atomic model from a PDB or mmCIF file, with the standard names, elements and bonds that it leaves open."""
+"""Read an atomic model from a PDB or mmCIF file, with standard names, and with elements and bonds that the file omits."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from .structure_text import check_has_atoms, read_structure
 NEIGHBOUR_BACKBONE_BOND = 3.0
 OTHER_BACKBONE_BOND = 2.0
 
-# What the PDB calls atoms that nobody could name.
+# The PDB's names of unidentified atoms.
 _UNKNOWN_NAMES = ("UNK", "UNX", "UNL")
 
 
@@ -45,10 +45,10 @@ def read_model(
 ) -> Model:
     """Read a PDB or mmCIF file.
 
-    Of several models the first is read. Of alternate locations one is chosen for each residue number, whatever names the
-    residue has under it: the one with the highest mean occupancy, the first in the file where they are equal, and the same for
-    residues whose alternates meet; an atom that this conformer lacks comes from the location with its own highest occupancy.
-    The others are the model's `alternates`, among them residues under other numbers that are there in turn with one that was
+    Of several models the first is read. One alternate location is chosen for each residue number, whatever residue names it
+    has: the one with the highest mean occupancy, the first in the file where they are equal, and the same for
+    residues whose alternates touch; an atom missing from this conformer comes from the location with its highest occupancy.
+    The others are the model's `alternates`, including residues with other numbers that alternate with one that was
     chosen. Waters, ions and ligands stay. Elements come from the element column; in standard residues, and where the column is
     empty, from the atom's name.
 
@@ -57,7 +57,7 @@ def read_model(
     path : path-like
         A file ending in .pdb, .ent, .cif or .mmcif, or in one of these and .gz.
     predicted : bool, optional
-        Whether it is a prediction, whose B column is pLDDT; by default where the file says so or that column looks like it, see
+        Whether it is a prediction, with pLDDT in its B column; by default if the file says so or the column looks like it, see
         `openmm_density.models.predictions`.
     trim : float, optional
         Residues of a prediction whose pLDDT is below this are left out.
@@ -66,7 +66,7 @@ def read_model(
     ------
     InputError
         The file is missing, is not a model, has no atoms, or an atom has a coordinate, occupancy or B factor that is not a
-        number, or is there twice without a label; the atom is named.
+        number, or is duplicated without a label; the message names the atom.
     """
     path = Path(path)
     structure = read_structure(path)
@@ -95,7 +95,7 @@ def read_model(
 
 
 def _model_of(path: Path, structure: gemmi.Structure) -> tuple[Model, list[gemmi.Residue]]:
-    """Return a structure's first model, with the fitted conformers and without bonds, and each atom's residue of the file."""
+    """Return a structure's first model with the fitted conformers and without bonds, and each atom's residue in the file."""
     notes: list[str] = []
     if (found := structure_format(path)) != format_of_name(path):
         notes.append(f"{path.name} is read as {found}, which it is by its content.")
@@ -137,7 +137,7 @@ def _model_of(path: Path, structure: gemmi.Structure) -> tuple[Model, list[gemmi
 
 
 def _take_confidence(model: Model) -> None:
-    """Note what a prediction is taken for, and give it B factors that follow from its confidence where the file has none."""
+    """Record a prediction's confidence, and derive B factors from it where the file has none."""
     found = model.confidence
     if found is None:
         return
@@ -166,7 +166,7 @@ def _record(chain: str, residue: gemmi.Residue, atom: gemmi.Atom, element: str) 
 
 
 def _alternates(residues: list[ReadResidue]) -> Alternates:
-    """Return the atoms of conformers that were not chosen, of residues whose atoms have their names and elements."""
+    """Return the atoms of conformers that were not chosen, from residues with final names and elements."""
     records, numbers, after = [], [], []
     atoms: list[gemmi.Atom] = []
     elements = [
@@ -196,12 +196,12 @@ def _alternates(residues: list[ReadResidue]) -> Alternates:
 
 
 def is_backbone_bond(a: app.topology.Atom, b: app.topology.Atom) -> bool:
-    """Return whether the names of two atoms, in either order, are those of a bond of the backbone."""
+    """Return whether two atoms, in either order, have the names of a backbone bond."""
     return (a.name, b.name) in BACKBONE_BONDS or (b.name, a.name) in BACKBONE_BONDS
 
 
 def _name_atoms(residues: list[ReadResidue]) -> None:
-    """Bring residue and atom names to the PDB's, and find the elements."""
+    """Convert residue and atom names to the PDB's, and find the elements."""
     residue_aliases, atom_aliases = name_tables()
     standard = standard_residue_names()
     misplaced = 0
@@ -228,13 +228,13 @@ def _name_atoms(residues: list[ReadResidue]) -> None:
 
 
 def polymer_element(name: str) -> str:
-    """Return the element symbol that an atom's name tells in a standard residue."""
+    """Return the element symbol implied by an atom's name in a standard residue."""
     letters = name.lstrip("0123456789'*\"")
     return letters[:1].upper() if letters[:1].upper() in "HCNOSPD" else "C"
 
 
 def _ligand_element(atom: gemmi.Atom, misplaced: bool, size: int) -> str:
-    """Return an element symbol; where the file's columns are off, from the name's letters, if they are one's."""
+    """Return an element symbol; where the file's columns are shifted, from the letters of the name, if these are a symbol."""
     element = atom.element
     if element.name != UNKNOWN and not misplaced:
         return element.name
@@ -287,7 +287,7 @@ def _build_topology(residues: list[ReadResidue]) -> app.Topology:
     for index, residue in enumerate(residues):
         polymer = _is_polymer(residue)
         if polymer and residue.standard_name not in standard_residue_names():
-            # A free amino acid or nucleotide, or something that merely has such atoms, is a ligand.
+            # A free amino acid or nucleotide, or anything with such atoms, is a ligand.
             neighbours = residues[max(index - 1, 0) : index + 2]
             polymer = any(
                 _is_polymer(other) and (_joined(other, residue) or _joined(residue, other))
@@ -314,14 +314,14 @@ def _build_topology(residues: list[ReadResidue]) -> app.Topology:
 
 
 FARTHEST = 2.5
-"""Å between parts of one residue: a bond, even where hydrogens were placed badly."""
+"""Å between parts of one residue: a bond, even with badly placed hydrogens."""
 
 
 def united(residues: Sequence[ReadResidue]) -> list[ReadResidue]:
-    """Return residues, those of one chain, number and name whose atoms are different and near one another as one.
+    """Return residues, merging those of one chain, number and name with different atoms close to one another.
 
-    Whatever their segments, and on which side of a TER they stand. A part joins the nearest that it fits, hydrogens alone come
-    last; the residue is where its first part is that has other atoms.
+    Segments and TER do not matter. A part joins the nearest one that it fits, parts with only hydrogens come
+    last; the residue takes the position of its first part with other atoms.
     """
     parts: dict[tuple[str, int, str, str], list[int]] = defaultdict(list)
     for k, residue in enumerate(residues):
@@ -329,7 +329,7 @@ def united(residues: Sequence[ReadResidue]) -> list[ReadResidue]:
     gone: set[int] = set()
     for members in parts.values():
         names = {k: {atom.name for atom in residues[k].atoms} for k in members} if len(members) > 1 else {}
-        # Waters whose numbers ran out are thousands, all with an oxygen.
+        # Waters whose numbers ran out number thousands, each with an oxygen.
         if not names or set.intersection(*names.values()):
             continue
         whole: list[int] = []
@@ -357,7 +357,7 @@ def _distance(first: ReadResidue, second: ReadResidue) -> float:
 
 
 def _join(residue: ReadResidue, part: ReadResidue) -> None:
-    """Put the atoms of a part behind those of its residue."""
+    """Append the atoms of a part to those of its residue."""
     before = len(residue.atoms)
     residue.alternates += [replace(each, after=each.after + before) for each in part.alternates]
     residue.atoms += part.atoms

@@ -1,4 +1,4 @@
-"""`SymmetryOperators`: how the copies of one unit, of an assembly or a crystal, follow from it."""
+"""`SymmetryOperators`: how copies in an assembly or a crystal follow from one unit."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from ..base.errors import InputError
 from ..base.units import in_unit, takes_units
 
 SPECIAL_POSITION = 0.8
-"""Å: an atom nearer than this to a copy of its own lies on an element of symmetry, and the two are one."""
+"""Å: an atom closer than this to its own copy lies on a symmetry element, and both are one atom."""
 
-# How far a rotation may be from an orthogonal matrix: cells are written with three decimals.
+# The deviation of a rotation from an orthogonal matrix that is allowed: cells are written with three decimals.
 _ORTHOGONAL = 1e-3
-# The most that occupancies of what is one atom sum up to, with their rounding.
+# The largest sum of occupancies of copies that are one atom, with rounding.
 _ONE_ATOM = 1.001
-# Operators that differ by less, in rotation and in Å, are one.
+# Operators that differ by less, in rotation and in Å, are the same.
 _SAME_ROTATION, _SAME_TRANSLATION = 1e-4, 1e-3
 
 
 @takes_units("translations")
 @dataclass(frozen=True, eq=False)
 class SymmetryOperators:
-    """The operators x′ = R x + t that make an assembly, or the content of a crystal's cell, of one unit.
+    """The operators x′ = R x + t that generate an assembly, or the content of a crystal's cell, from one unit.
 
     The identity is the first: copy 0 is the unit. Make it with `from_matrices` or `crystal`.
 
@@ -50,7 +50,7 @@ class SymmetryOperators:
     @classmethod
     @takes_units("translations")
     def from_matrices(cls, rotations: ArrayLike, translations: Any) -> SymmetryOperators:
-        """Return operators of given matrices.
+        """Return operators from matrices.
 
         Parameters
         ----------
@@ -61,12 +61,12 @@ class SymmetryOperators:
         Returns
         -------
         SymmetryOperators
-            The identity is put first, and added where it is not among them.
+            The identity comes first, and is added if missing.
 
         Raises
         ------
         InputError
-            The shapes do not belong together, a number is not finite, a matrix is not orthogonal, or two operators are the same.
+            The shapes do not match, a number is not finite, a matrix is not orthogonal, or two operators are the same.
         """
         turned = np.array(rotations, dtype=np.float64)
         moved = np.array(translations, dtype=np.float64)
@@ -91,16 +91,16 @@ class SymmetryOperators:
 
     @classmethod
     def crystal(cls, cell: Any, space_group: Any) -> SymmetryOperators:
-        """Return all operators of a crystal's space group, with those of its centring.
+        """Return all operators of a crystal's space group, centring included.
 
-        The lattice's own translations are not among them: the periodic map of the cell makes them.
+        Lattice translations are not among them: the periodic map of the cell provides them.
 
         Parameters
         ----------
         cell : gemmi.UnitCell or sequence of float or Quantity
             a, b, c in Å, α, β, γ in °.
         space_group : gemmi.SpaceGroup or str
-            In any setting and with any choice of the origin that gemmi knows, such as ``"P 1 21 1"``, ``"R 3 :H"``.
+            In any setting and with any origin choice that gemmi knows, such as ``"P 1 21 1"``, ``"R 3 :H"``.
 
         Returns
         -------
@@ -146,18 +146,18 @@ class SymmetryOperators:
 
     @takes_units("positions")
     def expanded(self, positions: np.ndarray) -> np.ndarray:
-        """Return the positions (N, 3) of the unit in every copy, shape (n, N, 3), in Å."""
+        """Return the positions of every copy of the unit (N, 3), shape (n, N, 3), in Å."""
         return np.einsum("gij,nj->gni", self.rotations, positions) + self.translations[:, None]
 
     def moved(self, displacement: ArrayLike) -> SymmetryOperators:
-        """Return the same operators in a frame in which everything is moved by a displacement (3,) in Å."""
+        """Return the same operators in a frame displaced by (3,) in Å."""
         d = np.asarray(displacement, dtype=np.float64)
         moved = self.translations + d - self.rotations @ d
         return SymmetryOperators(self.rotations, moved, self.cell, self.space_group)
 
     @takes_units("positions")
     def multiplicities(self, positions: np.ndarray) -> np.ndarray:
-        """Return how many copies of each atom are at its own place (`SPECIAL_POSITION`), itself among them.
+        """Return how many copies of each atom coincide with it (`SPECIAL_POSITION`), itself included.
 
         Parameters
         ----------
@@ -173,17 +173,17 @@ class SymmetryOperators:
 
     @takes_units("positions")
     def site_weights(self, positions: np.ndarray, occupancies: np.ndarray | None = None) -> np.ndarray | None:
-        """Return the part of each atom that every copy has, shape (N,); None where no atom is on an element of symmetry.
+        """Return the weight of each atom in every copy, shape (N,); None where no atom is on a symmetry element.
 
-        That of an atom which m operators leave at its place is 1/m: its copies are one atom. Files of crystals say the same by
-        occupancies, which are not divided again where m of them are no more than one atom.
+        An atom left in place by m operators has 1/m: its copies are one atom. Files of crystals express this by
+        occupancies, which are not divided again where m of them add up to one atom at most.
 
         Parameters
         ----------
         positions : np.ndarray, shape (N, 3)
             Where the atoms start, in Å.
         occupancies : np.ndarray, shape (N,), optional
-            If the atoms' densities are multiplied by them.
+            Needed if the atoms' densities are multiplied by them.
         """
         multiplicities = self.multiplicities(positions)
         if occupancies is not None:
@@ -191,14 +191,14 @@ class SymmetryOperators:
         return None if np.all(multiplicities == 1) else 1.0 / multiplicities
 
     def nearest_images(self, vectors: np.ndarray) -> np.ndarray:
-        """Return vectors (…, 3) in Å less the whole steps of the lattice in them; as they are where there is no crystal."""
+        """Return vectors (…, 3) in Å reduced by lattice vectors; unchanged where there is no crystal."""
         if self.cell is None:
             return vectors
         lattice = np.array(gemmi.UnitCell(*self.cell).orth.mat.tolist())
         return vectors - np.round(vectors @ np.linalg.inv(lattice).T) @ lattice.T
 
     def is_group(self) -> bool:
-        """Return whether products of two operators are among them, up to steps of the lattice: not of a piece of a helix."""
+        """Return whether the operators form a group, up to lattice vectors: those of a piece of a helix do not."""
         for R, t in zip(self.rotations, self.translations):
             products = R @ self.rotations
             shifts = self.translations @ R.T + t

@@ -1,4 +1,4 @@
-"""Trajectories, and models as trajectories of one frame or more, read through mdtraj."""
+"""Read trajectories, and models as trajectories of one or more frames, with mdtraj."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TRAJECTORY_SUFFIXES = (
     *(".xyz", ".xyz.gz", ".mdcrd", ".crd", ".inpcrd", ".rst7", ".ncrst", ".restrt", ".lammpstrj"),
 )
 SUFFIXES_WITH_TIMES = (".xtc", ".trr", ".nc", ".ncdf", ".netcdf", ".h5", ".hdf5")
-"""Of formats of which every file tells the times of its frames; of others mdtraj counts the frames instead."""
+"""Suffixes of formats that store the time of each frame; for others mdtraj counts the frames instead."""
 SUFFIXES_WITH_TOPOLOGY = (".h5", ".hdf5", ".lh5", ".gro", ".gsd")
 TOPOLOGY_SUFFIXES = (*SUFFIXES_WITH_TOPOLOGY, ".prmtop", ".parm7", ".prm7", ".psf", ".mol2")
 
@@ -44,9 +44,9 @@ def load_trajectory(
     """Read a model, or a trajectory whose atoms another file names.
 
     A model (PDB or mmCIF, also gzipped) is read as `openmm_density.models.structures.read_model` reads it; of a file
-    with several models each is a frame. Everything else is read by mdtraj. Residues that come from a PDB or
-    mmCIF file keep their insertion code in an attribute ``insertion_code``, which mdtraj itself does not
-    have: it is lost where mdtraj copies the topology (slices of the trajectory do).
+    with several models each is a frame. Everything else is read by mdtraj. Residues from a PDB or
+    mmCIF file keep their insertion code in an attribute ``insertion_code``, which mdtraj does not
+    have: it is lost where mdtraj copies the topology, as in slices of the trajectory.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def load_trajectory(
     Returns
     -------
     mdtraj.Trajectory
-        Positions in nm, as mdtraj has them. They are not made whole nor moved to another periodic image. ``time`` is in ps, and
+        Positions in nm, as in mdtraj. They are neither made whole nor moved to another periodic image. ``time`` is in ps, and
         NaN where the format has no times (.dcd, models and others).
 
     Raises
@@ -97,7 +97,7 @@ def load_trajectory(
 
 
 def _check_trajectory(path: Path, topology_path: str | os.PathLike[str] | None) -> None:
-    """Raise InputError where a file cannot be a trajectory of a known format whose atoms are named."""
+    """Raise InputError if a file cannot be a trajectory of a known format with named atoms."""
     suffix = _suffix(path)
     if suffix not in TRAJECTORY_SUFFIXES:
         raise InputError(
@@ -134,7 +134,7 @@ def _as_mdtraj(topology: app.Topology) -> mdtraj.Topology:
 
 
 def as_openmm_topology(topology: mdtraj.Topology) -> app.Topology:
-    """Convert what correlations need: residues and elements, whatever bonds mdtraj knows."""
+    """Convert what correlations need: residues, elements and mdtraj's bonds."""
     converted = app.Topology()
     for chain in topology.chains:
         new_chain = converted.addChain(chain.chain_id)
@@ -163,7 +163,7 @@ def _frames_of_model(model: Model) -> mdtraj.Trajectory:
 
 
 def _further_models(model: Model) -> Iterator[np.ndarray]:
-    """Yield the positions of the models after the first, for the atoms that were read of the first."""
+    """Yield the positions of the models after the first, for the atoms read from the first."""
     structure = read_structure(model.path, first_model=False)
     if len(structure) < 2:
         return
@@ -173,7 +173,7 @@ def _further_models(model: Model) -> Iterator[np.ndarray]:
         (r.chain, r.residue_number, r.insertion_code, r.residue_name, r.name, r.altloc) for r in model.records
     ]
     if len(numbers) != len(names) or not all(name in numbers for name in wanted):
-        # Atoms named alike can only be told apart by their order, which alternate locations have not kept.
+        # Only their order distinguishes atoms of one name, and alternate locations have changed it.
         if len(names) != len(wanted):
             raise InputError(
                 f"holds {len(structure)} models and several atoms of one name",
@@ -204,13 +204,13 @@ def _address(atom: gemmi.CRA) -> tuple[str, int, str, str, str, str]:
 
 
 def dcd_frames(path: str | os.PathLike[str], atoms: np.ndarray, most: int) -> tuple[np.ndarray, int]:
-    """Return some atoms of evenly spaced DCD frames, float32 (F, n, 3) in Å, and of how many frames of the file each is one."""
+    """Return some atoms of evenly spaced DCD frames, float32 (F, n, 3) in Å, and the spacing in frames of the file."""
     try:
         with _quiet():
             with mdtraj.formats.DCDTrajectoryFile(str(path)) as file:
                 every = max(-(-len(file) // max(most, 1)), 1)
             with mdtraj.formats.DCDTrajectoryFile(str(path)) as file:
-                # The whole frames: beyond the last atom mdtraj would read what happens to be there.
+                # Complete frames only: beyond the last atom mdtraj would read arbitrary bytes.
                 frames = file.read(stride=every)[0]
     except Exception as error:
         raise InputError(
@@ -226,7 +226,7 @@ def dcd_frames(path: str | os.PathLike[str], atoms: np.ndarray, most: int) -> tu
 
 
 def _load_topology(path: Path) -> tuple[mdtraj.Topology, np.ndarray | None]:
-    """Return a topology, and the places that its atoms have in a trajectory if these are not the same."""
+    """Return a topology, and the order of its atoms in a trajectory if that differs."""
     if _is_model(path):
         model = read_model(path)
         return _as_mdtraj(model.topology), model.ranks
@@ -254,7 +254,7 @@ def _load(
         with _quiet(), _without_pickles():
             return mdtraj.load(str(path), **given)
     except ImportError as error:
-        # mdtraj tells in a paragraph which optional package a format needs.
+        # mdtraj needs a paragraph to name the optional package that a format requires.
         package = "tables" if "PyTables" in str(error) else getattr(error, "name", None) or "that it names"
         raise InputError(
             f"to read {_suffix(path)} files mdtraj needs a package that is not installed",
@@ -287,7 +287,7 @@ def _check_atom_counts(
         raise InputError(
             f"the trajectory has {count} atoms and its topology {topology_path} has {expected}",
             source=path,
-            remedy="give the model of which the trajectory was made, with hydrogens and solvent",
+            remedy="give the model that was simulated, with hydrogens and solvent",
         )
 
 
@@ -298,7 +298,7 @@ def _first_line(error: Exception) -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep to itself what mdtraj and its C readers print, some of it to standard output, in the way of JSON."""
+    """Suppress what mdtraj and its C readers print, partly to standard output, where it would corrupt JSON."""
     libc = ctypes.CDLL(None)
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
@@ -320,7 +320,7 @@ def _quiet() -> Iterator[None]:
 
 @contextmanager
 def _without_pickles() -> Iterator[None]:
-    """Keep PyTables from unpickling in HDF5 files, which may run any code; mdtraj's hold none, and it takes them for text."""
+    """Keep PyTables from unpickling HDF5 contents, which can run any code; mdtraj's files need no pickles."""
     try:
         from tables import atom, attributeset
     except ImportError:
@@ -329,7 +329,7 @@ def _without_pickles() -> Iterator[None]:
     this_thread = threading.get_ident()
 
     class Pickle:
-        """The module pickle, but for this thread."""
+        """The module pickle, with loading refused in this thread."""
 
         @staticmethod
         def loads(*arguments: Any, **options: Any) -> Any:

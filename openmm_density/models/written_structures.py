@@ -1,4 +1,4 @@
-"""gemmi's structure of a model, as files write it: atoms in their order, links, cis peptides, crystal and metadata."""
+"""gemmi's structure of a model for writing: atoms in order, links, cis peptides, crystal and metadata."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ from .model import Alternates, Link
 from .structures import AtomRecord, Model, is_backbone_bond
 
 CIS = 30.0
-"""Degrees of |ω| below which a peptide bond is called cis in a file, as wwPDB does."""
+"""Degrees of |ω| below which a file records a peptide bond as cis, as the wwPDB does."""
 
 
 @dataclass(frozen=True)
 class Header:
-    """What a file says of a model beside the names and places of its atoms."""
+    """What a file says about a model besides the names and positions of its atoms."""
 
-    # Written are those that the names of their atoms tell without doubt, and those to copies by symmetry only with a
+    # Written if their atom names are unambiguous; those to symmetry copies only with a
     # space group
     links: tuple[Link, ...] = ()
     cell: tuple[float, ...] | None = None  # a, b, c (Å), α, β, γ (degrees)
     space_group: str = ""  # As in ``P 1 21 1``; a cell without one is written with P 1
     occupancies: np.ndarray | None = None  # (N,), of the atoms, 1 where not given
-    # The labels of the conformers that the atoms are of, empty for atoms with no alternates
+    # Conformer labels of the atoms, empty for atoms without alternates
     altlocs: tuple[str, ...] | None = None
-    # The atoms of no known element, whatever the topology has in its place
+    # The atoms of unknown element, whatever the topology substitutes
     unknown: frozenset[int] = frozenset()
     charges: tuple[int, ...] | None = None  # Formal charges, 0 where not given
     metadata: Metadata = field(default_factory=Metadata)  # Title, sequences, secondary structure and the like
-    # Of a model from an mmCIF file the row, from 1, of each atom, or of one of its residue where it was built
+    # For a model from an mmCIF file: the row, from 1, of each atom, or of one of its residue if it was built
     rows: tuple[int, ...] | None = None
-    built: tuple[bool, ...] | None = None  # Whether each atom was built; none was where it is not given
-    # Of a prediction the pLDDT of residues (`openmm_density.models.predictions.plddt_by_residue`), and what made it
+    built: tuple[bool, ...] | None = None  # Whether each atom was built; by default none
+    # For a prediction: the pLDDT of residues (`openmm_density.models.predictions.plddt_by_residue`), and its program
     plddt: Mapping[tuple[str, str, str], float] = field(default_factory=dict)
     predictor: str = ""
 
 
 @dataclass(frozen=True)
 class WrittenAtom:
-    """An atom as it is written, in a residue of a topology, where it is the atom `index`, or -1 for an alternate conformer's."""
+    """An atom to be written, in a residue of a topology; `index` there, or -1 for one of an alternate conformer."""
 
     record: AtomRecord
     residue: int
@@ -64,7 +64,7 @@ def atoms_of(
     b_factors: np.ndarray,
     occupancies: np.ndarray,
 ) -> list[WrittenAtom]:
-    """Return the atoms of a topology under the names of their records."""
+    """Return the atoms of a topology with the names of their records."""
     return [
         WrittenAtom(record, atom.residue.index, atom.index, position, float(b_factor), float(occupancy))
         for atom, record, position, b_factor, occupancy in zip(
@@ -76,7 +76,7 @@ def atoms_of(
 def atoms_of_model(
     model: Model, positions: np.ndarray, b_factors: np.ndarray, alternates: Alternates | None = None
 ) -> list[WrittenAtom]:
-    """Return a model's atoms with those of its alternates, by default moved with it, in the order of its file."""
+    """Return a model's atoms and those of its alternates, by default moved with it, in the order of its file."""
     fitted = atoms_of(model.topology, model.records, positions, b_factors, model.occupancies)
     if alternates is None:
         alternates = model.alternates.moved(moved_with_residues(model, positions))
@@ -101,7 +101,7 @@ def atoms_of_model(
 def structure_of(
     topology: app.Topology, atoms: Sequence[WrittenAtom], header: Header, merged: bool = False
 ) -> gemmi.Structure:
-    """Make gemmi's structure of atoms in a topology's residues; a chain is a subchain or, `merged`, all of one name is one."""
+    """Make gemmi's structure from atoms in a topology's residues; chains are subchains or, if `merged`, united by name."""
     serials = {atom.index: serial for serial, atom in enumerate(atoms, start=1) if atom.index >= 0}
     residues = list(topology.residues())
     structure = gemmi.Structure()
@@ -139,7 +139,7 @@ def _chains_of(topology: app.Topology, atoms: Sequence[WrittenAtom], merged: boo
     for number, chain in enumerate(topology.chains()):
         written: gemmi.Chain | None = None
         for position_in_chain, residue in enumerate(chain.residues(), start=1):
-            # In another conformer the residue may be another one.
+            # In another conformer the residue may have another type.
             for own in members[residue.index].values():
                 new = gemmi.Residue()
                 for serial, atom in own:
@@ -159,7 +159,7 @@ def _chains_of(topology: app.Topology, atoms: Sequence[WrittenAtom], merged: boo
                 if record.chain == written.name:
                     written.add_residue(new)
                 else:
-                    # It is there in turn with one of another chain.
+                    # It alternates with a residue of another chain.
                     new.subchain = _label_asym(topology.getNumChains() + len(elsewhere))
                     elsewhere.append(gemmi.Chain(record.chain))
                     elsewhere[-1].add_residue(new)
@@ -233,7 +233,7 @@ def _add_links(
             for k in ends
         ]
         found = [structure[0].find_cra(address, ignore_segment=True).atom for address in addresses]
-        # Where numbers ran out, or segments tell chains apart, the names mean another atom.
+        # Where numbers ran out, or only segments distinguish chains, the names refer to another atom.
         meant = all(atom is not None and atom.serial == serials[k] for atom, k in zip(found, ends))
         if not meant or (link.symmetry and not header.space_group):
             continue

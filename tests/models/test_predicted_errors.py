@@ -125,7 +125,7 @@ def test_other_errors_are_refused(
         (b"[1, 2]", "no predicted_aligned_error"),
         (b'{"pae": "many"}', "no matrix"),
         (b'{"pae": [[1, 2], [3]]}', "no matrix"),
-        (b"PK\x03\x04 cut", "no whole .npz"),
+        (b"PK\x03\x04 cut", "not a complete .npz"),
     ],
 )
 def test_damaged_files_are_refused(tmp_path: Path, model: Model, contents: bytes, said: str) -> None:

@@ -463,7 +463,7 @@ def test_a_residue_whose_atoms_are_in_one_place_is_refused(small_data: Path, tmp
     model = read_model(written(tmp_path / "m.pdb", fragment_lines(small_data)))
     fourth = [atom.index for atom in list(model.topology.residues())[4].atoms()]
     model.positions[fourth] = model.positions[fourth[0]]
-    with pytest.raises(InputError, match=r"m\.pdb: no place is found for A GLU 5 H, .* at the same place"):
+    with pytest.raises(InputError, match=r"m\.pdb: there is no room for A GLU 5 H, .* at the same place"):
         prepare(model)
 
 
@@ -546,5 +546,5 @@ def test_what_an_earlier_preparation_built_is_kept(tmp_path: Path) -> None:
 def test_a_model_of_other_residues_completes_none(tmp_path: Path) -> None:
     given = read_model(write_fragment(tmp_path / "given.pdb", residues=5))
     other = read_model(write_fragment(tmp_path / "other.pdb", residues=6))
-    with pytest.raises(InputError, match=r"other\.pdb: it has other residues than the model"):
+    with pytest.raises(InputError, match=r"other\.pdb: its residues differ from those of the model"):
         prepare(given, completed=other)

@@ -201,7 +201,7 @@ def test_more_atoms_in_one_place_than_there_is_room_for_are_refused_at_once(tmp_
         for k in range(4000)
     ]
     with pytest.raises(
-        InputError, match=r"atom A LIG 1 C0 has 3999 others within 3\.2 Å, more than there is room for"
+        InputError, match=r"atom A LIG 1 C0 has 3999 others within 3\.2 Å, which is impossible"
     ):
         read_model(written(tmp_path / "heap.pdb", lines))
     assert len(read_model(written(tmp_path / "heap.pdb", lines[:60])).records) == 60

@@ -40,9 +40,8 @@ class ConstrainedVariants:
         except ValueError as error:
             if "flexibleConstraints" not in str(error):
                 raise
-            return self._created(
-                constrained
-            )  # OpenMM refuses unused options, and no bond can be constrained
+            # OpenMM refuses unused options, and no bond can be constrained
+            return self._created(constrained)
 
     def _created(self, options: dict[str, Any]) -> openmm.System:
         key = repr(options)

@@ -140,8 +140,7 @@ def mended_ends(
 def _acetamide(
     positions: np.ndarray, chain: list[int], places: dict[int, np.ndarray]
 ) -> dict[int, np.ndarray]:
-    """Return the corrected oxygen and methyl of an acetamide twisted beyond `TWISTED`; `places`: the present ones, oxygen first.
-    """
+    """Return the corrected oxygen and methyl of an acetamide twisted beyond `TWISTED`; `places`: now, oxygen first."""
     torsion = float(torsion_angles(positions, np.array([[*chain, next(iter(places))]]))[0])
     if not TWISTED < abs(torsion) < np.pi - TWISTED:
         return {}
@@ -152,8 +151,7 @@ def _acetamide(
 
 
 def _carboxylate(positions: np.ndarray, group: np.ndarray, is_far: bool) -> dict[int, np.ndarray]:
-    """Return corrected oxygens of a carboxylate, and its carbon if it is far from the first atom of the group, in their plane.
-    """
+    """Return corrected oxygens of a carboxylate, and its carbon if it is far from the group's first atom, in their plane."""
     arm = positions[group[1]] - positions[group[0]]
     axis = arm / max(float(np.linalg.norm(arm)), 1e-6)
     across = positions[group[2]] - positions[group[3]]

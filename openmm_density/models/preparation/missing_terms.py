@@ -28,7 +28,7 @@ _ANGLES = (openmm.HarmonicAngleForce, openmm.CustomAngleForce)
 
 
 class MissingTerms(NamedTuple):
-    """What a force field has no term for."""
+    """The bonds and angles without a term in the force field."""
 
     bonds: np.ndarray  # `bonds`, `angles` int (B, 2).
     lengths: np.ndarray  # `lengths`, `degrees` (B,) at which they are held: Å and degrees.

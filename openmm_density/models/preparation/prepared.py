@@ -57,7 +57,7 @@ _Springs = tuple[list[tuple[tuple[int, int], tuple[float, float]]], list[tuple[i
 
 @dataclass
 class PreparationReport:
-    """What `prepare` changed."""
+    """The changes that `prepare` made."""
 
     sentences: list[str] = field(default_factory=list)  # All changes, as sentences
     # Residue (``A LYS 45``) to the names of the heavy atoms that were built
@@ -88,7 +88,7 @@ class Described:
     """What describes the residues of a model."""
 
     forcefield: app.ForceField
-    templates: dict[int, str]  # Templates of the force field for residues that it would not match, by residue index
+    templates: dict[int, str]  # For residues that the force field would not match, by index
     potentials: list[PlacedPotential]  # Of ligands
 
 

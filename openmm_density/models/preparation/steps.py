@@ -1,14 +1,14 @@
-"""The steps that complete a model for a force field, and keep rigid what the force field does not know.
+"""Steps that complete a model for a force field and keep residues rigid that the force field does not know.
 
-- Heavy atoms that a standard residue lacks and terminal oxygens are built (pdbfixer). Loops are not: the ends of a gap become
+- Missing heavy atoms of standard residues and terminal oxygens are built (pdbfixer). Loops are not: the ends of a gap become
   termini.
 - Hydrogens of standard residues follow the force field: the input's are kept where they have a counterpart, the others are
   built. Protonation follows the input's hydrogens and residue names (``HID``/``HSD``, ``ASH``, ``LYN`` …), then metal
   coordination, then the pH.
 - Selenomethionine becomes methionine, its selenium the sulphur.
-- A residue that has the atoms of a known one less some hydrogens, or with other neighbours (a glycosylated asparagine, a
-  nucleotide that begins with a phosphate), takes that one's parameters, the charge of a missing hydrogen added to its parent.
-- With a force field for ligands, a residue that has a SMILES and is bound to nothing gets the hydrogens and parameters of that
+- A residue with the atoms of a known one but fewer hydrogens or other neighbours (a glycosylated asparagine, a
+  nucleotide that begins with a phosphate) takes that one's parameters; the charge of a missing hydrogen goes to its parent.
+- With a force field for ligands, a free residue with a SMILES gets the hydrogens and parameters of that
   molecule (`openmm_density.models.ligands`).
 - Every other residue is kept rigid, in place: no charges, generic Lennard-Jones spheres (gemmi's van der Waals radii), an
   elastic network between all its atoms, and springs across its bonds and metal coordination.
@@ -77,7 +77,7 @@ def prepare(
     ligand_potentials: Mapping[str, InternalPotential] | None = None,
     completed: Model | None = None,
 ) -> Prepared:
-    """Complete a model for molecular dynamics, without losing an atom of it; what is done to which residue is told above.
+    """Complete a model for molecular dynamics without losing an atom; see above for what is done to which residue.
 
     Parameters
     ----------
@@ -90,25 +90,25 @@ def prepare(
     ph : float
         For the protonation of titratable residues.
     platform : str
-        OpenMM platform that relaxes the atoms which are built.
+        OpenMM platform that relaxes built atoms.
     ligand_forcefield : {"rigid", "openff", "gaff", "xtb"}, optional
-        What parametrises ligands; by default they are kept rigid. With "xtb" each has one of the ``ligand_potentials``.
+        The parameters of ligands; by default they are kept rigid. With "xtb" each has one of the ``ligand_potentials``.
     ligands : mapping of str to str, optional
-        Their SMILES by residue name; those that `dictionaries` hold serve where none is given.
+        Their SMILES by residue name; by default those in `dictionaries`.
     dictionaries : path or sequence of paths
         Restraint dictionaries or wwPDB component files.
     allow_scripts : bool
-        Whether force field files that are not OpenMM's own may run the Python code that they hold, with all that you may do.
+        Whether force field files other than OpenMM's own may run the Python code in them, with your permissions.
     ligand_potentials : mapping of str to InternalPotential, optional
         By residue name, such as `openmm_density.extensions.distillation.LigandEnergy`. Ligands without one are kept rigid.
     completed : Model, optional
-        The same model as an earlier preparation completed it, such as ``fitted.cif`` of a fit beside its ``fitted.pdb``: its
-        protonation is kept, and what it built stands where it was.
+        The same model as completed by an earlier preparation, such as ``fitted.cif`` of a fit beside its ``fitted.pdb``: its
+        protonation is kept, and atoms that it built keep their positions.
 
     Raises
     ------
     InputError
-        The model has no backbone (a Cα trace), a force field file cannot be read or holds code that is not allowed, or ligands
+        The model has no backbone (a Cα trace), a force field file cannot be read or contains forbidden code, or ligands
         cannot be parametrised.
     """
     loaded = load_force_field(force_field_files(forcefield, solvent), allow_scripts)
@@ -129,7 +129,7 @@ def _completed(
     report: PreparationReport,
     before: Model | None,
 ) -> tuple[list[WorkResidue], list[Link]]:
-    """Return the residues of a model with all the atoms that they need, and the bonds between them."""
+    """Return the completed residues of a model, and the bonds between them."""
     residues, links = work_residues_of(model, parametrised, report)
     known = completed_residues(model, before, residues)
     check_backbone(model, residues)
@@ -158,7 +158,7 @@ def _parametrised(
     solvent: str,
     dictionaries: Paths = (),
 ) -> Prepared:
-    """Return the model of completed residues, with a force field that describes all of them."""
+    """Return the model of completed residues with a force field for all of them."""
     residues, links = completed
     topology, coordination = topology_of(residues, links)
     positions = np.array([atom.position for residue in residues for atom in residue.atoms])
@@ -176,7 +176,7 @@ def _parametrised(
     ends = mended_ends(topology, positions, rigid)
     if ends:
         report.sentences.append(
-            f"Atoms at distances or angles that no molecule has are moved: {named_atoms(topology, ends)}."
+            f"Atoms at impossible distances or angles are moved: {named_atoms(topology, ends)}."
         )
     shapes = _shapes(topology, positions, rigid, ends, dictionaries, report)
     ends |= {k: shapes.places[k] for k in sorted(shapes.mended)}
@@ -185,8 +185,8 @@ def _parametrised(
     held += [(ion, k) for ion, shell in bare.items() for k in shell if frozenset((ion, k)) not in known]
     if bare:
         report.sentences.append(
-            "Without water around them ions fall onto what attracts them: in a fit without water these ions, and the acids that "
-            f"bind them, have no charge. They are held beside what is around them: {named_atoms(topology, bare)}."
+            "Unscreened by water, ions collapse onto what attracts them: in a fit without water these ions, and the acids that "
+            f"bind them, have no charge. Springs hold them beside their neighbours: {named_atoms(topology, bare)}."
         )
     for i, j in held:
         pair = " - ".join(f"{residue_label(atoms[k].residue)} {atoms[k].name}" for k in (i, j))
@@ -218,7 +218,7 @@ def _shapes(
     dictionaries: Paths,
     report: PreparationReport,
 ) -> IdealShapes:
-    """Return the ideal shapes of rigid residues whose ends are mended, and say which inputs these mend."""
+    """Return the ideal shapes of rigid residues with corrected ends, and report the corrections."""
     begin = positions.copy()
     for atom, place in ends.items():
         begin[atom] = place
@@ -235,15 +235,14 @@ def _shapes(
 
 @contextmanager
 def _naming_the_model(model: Model) -> Iterator[None]:
-    """Raise InputError that names the model where missing atoms cannot be built."""
+    """Raise an InputError that names the model if missing atoms cannot be built."""
     try:
         yield
     except (openmm.OpenMMException, LookupError, ValueError, ArithmeticError) as error:
         raise InputError(
             f"missing atoms cannot be built ({one_line(error)})",
             source=model.path,
-            remedy="look for residues or atoms that are in it twice or at the same place, and for residues that lack "
-            "their backbone",
+            remedy="look for duplicate residues, atoms at the same place, and residues that lack their backbone",
         ) from None
 
 
@@ -251,7 +250,7 @@ def _check_built(model: Model, topology: app.Topology, positions: np.ndarray) ->
     lost = np.flatnonzero(~np.isfinite(positions).all(axis=1))
     if len(lost):
         raise InputError(
-            f"no place is found for {named_atoms(topology, lost)}, which the model lacks",
+            f"there is no room for {named_atoms(topology, lost)}, which the model lacks",
             source=model.path,
             remedy="look for atoms at the same place",
         )
@@ -259,10 +258,10 @@ def _check_built(model: Model, topology: app.Topology, positions: np.ndarray) ->
 
 @contextmanager
 def repeatable(platform: openmm.Platform) -> Iterator[None]:
-    """Make the building of atoms reproducible to the bit.
+    """Make building of atoms reproducible to the bit.
 
-    `Modeller.addSolvent` replaces water by ions at random, by Python's generator, and neither it nor pdbfixer passes
-    properties to the platform: seed the one, set defaults of the other, and put both back.
+    `Modeller.addSolvent` replaces water by ions at random, with Python's generator, and neither it nor pdbfixer passes
+    properties to the platform: seed the generator, set the platform's defaults, and restore both.
     """
     state = random.getstate()
     random.seed(0)
@@ -286,7 +285,7 @@ def _held_links(
     coordination: list[tuple[int, int]],
     bonded: Mapping[int, list[app.topology.Atom]],
 ) -> list[tuple[int, int]]:
-    """Return the bonds between residues that the force field may not know."""
+    """Return the bonds between residues that the force field may lack."""
     unknown = {int(index) for atoms in rigid for index in atoms}
     held = list(coordination)
     for a, b in topology.bonds():
@@ -328,51 +327,51 @@ def _describe(residues: list[WorkResidue], report: PreparationReport) -> None:
         say(f"Residues simulated as the standard one: {listing(report.substitutions)}.")
     if report.adapted_residues:
         say(
-            "Residues parametrised as the standard one with another protonation or neighbours: "
+            "Residues parametrised as the standard one with other protonation or neighbours: "
             f"{listing(report.adapted_residues)}."
         )
     if report.ligands:
         say(f"Ligands parametrised by their SMILES: {listing(report.ligands)}.")
     if report.ligand_potentials:
         say(
-            "Ligands whose internal energy is a potential of their own, with charges and spheres for what is around them: "
+            "Ligands whose internal energy is a potential of their own; charges and spheres describe their interactions: "
             f"{listing(report.ligand_potentials)}."
         )
     if report.rigid_residues:
         say(
-            "The force field does not know these residues; each is held in about its shape, or the monomer library's, by "
-            "springs between its atoms, without charges, and planarity, where it is on, flattens what is flat in it: "
+            "The force field does not know these residues. Springs hold each near its own shape, or the monomer library's; "
+            "they have no charges, and the planarity restraint, if on, flattens their flat groups: "
             f"{listing(report.rigid_residues)}."
         )
     if report.links:
         say(
-            f"Bonds held by springs at the library's length or that of the input, which is: {listing(report.links)}."
+            f"Bonds held by springs at the library's or the input's length, which is: {listing(report.links)}."
         )
 
 
 SAME_PLACE = 0.05
-"""Å, within which an atom is where it was: files have three decimals."""
+"""Å within which an atom counts as unmoved: files have three decimals."""
 
 
 @dataclass(frozen=True)
 class CompletedResidue:
-    """What an earlier preparation built of a residue."""
+    """The atoms that an earlier preparation built in a residue."""
 
-    names: frozenset[str] = frozenset()  # Of all its atoms
-    # Element and position (Å) of each atom that the model lacks; none where the residue is not where it was then
+    names: frozenset[str] = frozenset()  # The names of all its atoms
+    # Element and position (Å) of each atom that the model lacks; none where the residue has moved
     built: Mapping[str, tuple[app.element.Element, np.ndarray]] = field(default_factory=dict)
 
 
 def completed_residues(
     model: Model, completed: Model | None, residues: Sequence[WorkResidue]
 ) -> list[CompletedResidue]:
-    """Return what was built of each residue of a model before."""
+    """Return the atoms built earlier in each residue of a model."""
     if completed is None:
         return [CompletedResidue()] * len(residues)
     before = list(completed.topology.residues())
     if [_place(each) for each in before] != [_place(each) for each in model.topology.residues()]:
         raise InputError(
-            "it has other residues than the model that it is to complete",
+            "its residues differ from those of the model to complete",
             source=completed.path,
             remedy=f"give what a fit of {model.path.name} has written",
         )
@@ -386,7 +385,7 @@ def _place(residue: app.topology.Residue) -> tuple[str, str, str]:
 def _with_residues_completed(
     work: WorkResidue, before: app.topology.Residue, positions: np.ndarray
 ) -> CompletedResidue:
-    if work.name != before.name:  # of two residues at one place the other one is the major conformer now
+    if work.name != before.name:  # of two residues at one place the other is now the major conformer
         return CompletedResidue()
     atoms = {atom.name: atom for atom in before.atoms()}
     shared = [atom for atom in work.atoms if atom.name in atoms]
@@ -403,7 +402,7 @@ def _with_residues_completed(
 def add_heavy_atoms_of(
     completed: Sequence[CompletedResidue], residues: Sequence[WorkResidue], report: PreparationReport
 ) -> None:
-    """Add the heavy atoms that were built before, and report them as built: the model lacks them."""
+    """Add the heavy atoms that were built earlier, and report them as built: the model lacks them."""
     for known, work in zip(completed, residues):
         for name, (element, position) in known.built.items():
             if element.atomic_number != 1:
@@ -412,7 +411,7 @@ def add_heavy_atoms_of(
 
 
 def place_hydrogens_of(completed: Sequence[CompletedResidue], residues: Sequence[WorkResidue]) -> None:
-    """Put the hydrogens that were built where they were before."""
+    """Put built hydrogens back at their earlier positions."""
     for known, work in zip(completed, residues):
         for atom in work.atoms:
             if atom.source < 0 and is_hydrogen(atom) and atom.name in known.built:

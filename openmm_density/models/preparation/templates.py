@@ -1,4 +1,4 @@
-"""Templates of the force field for residues that it does not know: adapted from known ones, else rigid."""
+"""Templates for residues that the force field does not know: adapted from known ones, else rigid."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def add_templates(
     report: PreparationReport,
     chosen: Mapping[int, str] = MappingProxyType({}),
 ) -> tuple[dict[int, str], list[np.ndarray]]:
-    """Add a template to a force field for every residue that it does not match."""
+    """Add a template to a force field for every residue without a match."""
     bonded = bonded_atoms(topology)
     templates, unknown_atoms = _single_atoms(forcefield._templates, topology, bonded)
     templates |= chosen
@@ -67,20 +67,20 @@ def add_templates(
 
 
 def _uncharged(symbol: str) -> AtomType:
-    """Return the type of an element's atoms without charge, whose sphere has its van der Waals radius."""
+    """Return the type of an element's uncharged atoms, whose sphere has the van der Waals radius."""
     return AtomType(symbol, 0.0, *sphere_of_element(symbol))
 
 
 def _single_atoms(
     known: dict[str, Any], topology: app.Topology, bonded: dict[int, list[app.topology.Atom]]
 ) -> tuple[dict[int, str], list[app.topology.Residue]]:
-    """Return the templates of ions by the index of their residue, and the residues of one atom that have none."""
+    """Return the templates of ions by residue index, and the single-atom residues without one."""
     templates: dict[int, str] = {}
     unknown: list[app.topology.Residue] = []
     for residue in topology.residues():
         if len(residue) != 1 or residue.name == "HOH":
             continue
-        # Several templates may hold one atom of an element (FE, FE2): the name decides.
+        # Several templates may describe single atoms of an element (FE, FE2): the name decides.
         atom = next(residue.atoms())
         template = known.get(residue.name) or known.get(residue.name.capitalize())
         fits = (
@@ -97,7 +97,7 @@ def _single_atoms(
 
 
 def _check_polymers(topology: app.Topology, unmatched: set[app.topology.Residue], known: Set[str]) -> None:
-    """Refuse a force field that knows no amino acid, or no nucleotide, of a model that has some, not even by name."""
+    """Refuse a force field that knows none of a model's amino acids or nucleotides, not even by name."""
     for kind, belongs in (("amino acids", _is_amino_acid), ("nucleotides", _is_nucleotide)):
         members = [residue for residue in topology.residues() if belongs(residue)]
         if (
@@ -118,7 +118,7 @@ def _define_residue(
     parameters: list[tuple[str, float]],
     bonded: dict[int, list[app.topology.Atom]],
 ) -> None:
-    """Write the atoms of a residue, their types and charges, and their bonds into its definition."""
+    """Write a residue's atoms, their types and charges, and their bonds into its definition."""
     atoms = list(residue.atoms())
     order = {atom.index: k for k, atom in enumerate(atoms)}
     for k, (type_, charge) in enumerate(parameters):
@@ -148,17 +148,17 @@ def _unmatched(
     templates: dict[int, str],
     skipped: set[app.topology.Residue],
 ) -> list[app.topology.Residue]:
-    """Return the residues that neither a template nor a patched one (CHARMM's termini) describes; note the latter's templates."""
+    """Return the residues that neither a template nor a patched one (CHARMM's termini) describes; record patched templates."""
     data = app.ForceField._SystemData(topology)
     unmatched = []
-    # OpenMM looks its templates up by a residue's place, since 8.5 by the residue itself.
+    # OpenMM looks up templates by residue index, since 8.5 by the residue itself.
     found: dict[Any, Any] = {key: None for residue in topology.residues() for key in (residue, residue.index)}
     for residue in topology.residues():
         if residue in skipped or residue.index in templates:
             continue
         try:
             template, _ = forcefield._getResidueTemplateMatches(residue, data.bondedToAtom)
-        except Exception:  # several templates fit, with different parameters: none can be trusted
+        except Exception:  # several templates match with different parameters: none can be trusted
             template = None
         if template is None:
             unmatched.append(residue)
@@ -169,14 +169,14 @@ def _unmatched(
             unmatched = app.forcefield._applyPatchesToMatchResidues(
                 forcefield, data, unmatched, found, data.bondedToAtom, False, False
             )
-        except Exception as error:  # several patched templates fit a residue
+        except Exception as error:  # several patched templates match a residue
             raise InputError(
-                f"does not tell what a residue is ({one_line(error)})",
+                f"does not determine a residue ({one_line(error)})",
                 argument="forcefield",
                 remedy="give another one",
             ) from None
         for residue in patched:
-            # Kept by name: to apply all patches to all templates takes seconds, and createSystem would do it each time.
+            # Kept by name: applying all patches to all templates takes seconds, and createSystem would do it each time.
             template = found[residue] or found[residue.index]
             if template is not None:
                 templates[residue.index] = f"{residue.name}-{residue.index}-patched"
@@ -189,7 +189,7 @@ def _adapted_parameters(
     residue: app.topology.Residue,
     bonded: Mapping[int, Sequence[app.topology.Atom]],
 ) -> list[tuple[str, float]] | None:
-    """Return types and charges of the residue's template if only hydrogens or neighbours (or an end) differ, else None."""
+    """Return types and charges of the residue's template if only hydrogens, neighbours or a terminus differ, else None."""
     bound = {
         atom.name
         for atom in residue.atoms()
@@ -239,7 +239,7 @@ def _adapted_parameters(
 def is_amide_bond(
     a: app.topology.Atom, b: app.topology.Atom, bonded: Mapping[int, Sequence[app.topology.Atom]]
 ) -> bool:
-    """Return whether a bond joins nitrogen to the carbon of an acyl group, in either order."""
+    """Return whether a bond joins nitrogen and the carbon of an acyl group, in either order."""
     nitrogen, carbon = (a, b) if a.element is app.element.nitrogen else (b, a)
     return (
         nitrogen.element is app.element.nitrogen
@@ -257,7 +257,7 @@ def _make_amides(
     bonded: Mapping[int, Sequence[app.topology.Atom]],
     peptide: Any,
 ) -> None:
-    """Make amines of side chains that are bound to acyl groups like the peptide's; their carbon takes the charge that is left."""
+    """Give side-chain amines bound to acyl groups the peptide's parameters; their carbon takes the remaining charge."""
     place = {atom.index: k for k, atom in enumerate(residue.atoms())}
     known = {} if peptide is None else {atom.name: atom for atom in peptide.atoms}
     for amine in residue.atoms() if {"N", "H", "CA", "HA"} <= known.keys() else ():
@@ -282,18 +282,18 @@ def _make_amides(
 
 
 def _name_of(template: Any, atom: Any) -> str:
-    """Return what Modeller calls an atom of a template: the first hydrogen of an N-terminus is H, which Amber calls H1."""
+    """Return Modeller's name for an atom of a template: an N-terminus's first hydrogen is H, Amber's H1."""
     is_first = atom.name == "H1" and [template.atoms[k].name for k in atom.bondedTo] == ["N"]
     return "H" if is_first else atom.name
 
 
 def _add_phosphate_oxygen(atoms: dict[str, Any], charges: dict[str, float]) -> None:
-    """Add the third free oxygen of a phosphate at the 5' end, like the others, with a charge of -1 in all."""
+    """Add the third free oxygen of a 5' phosphate, like the others, for a total charge of -1."""
     atoms["OP3"], charges["OP3"] = atoms["OP1"], charges["OP1"]
     charges["P"] -= 1 + charges["OP1"]
 
 
 def _is_replaced(template: Any, atom: Any, bound: Set[str]) -> bool:
-    """Return whether a template's heavy atom has one heavy neighbour, and that is bound to another residue."""
+    """Return whether a template's heavy atom has a single heavy neighbour that is bound to another residue."""
     near = [template.atoms[k] for k in atom.bondedTo if not is_hydrogen(template.atoms[k])]
     return len(near) == 1 and near[0].name in bound

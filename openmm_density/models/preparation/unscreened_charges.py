@@ -1,4 +1,4 @@
-"""Charges that water screens: without it they would draw ions and side chains onto what they see through it, and strands apart.
+"""Charges screened by water: without water they would collapse ions and side chains onto others, and drive strands apart.
 
 Force fields for a vacuum, such as GROMOS 43B1, have no charged groups either: these keep their dipoles, and so hydrogen bonds.
 """
@@ -19,24 +19,24 @@ from ..chemistry.elements import covalent_radius, is_hydrogen, is_metal
 from ..chemistry.residue_names import is_standard_polymer
 
 WHOLE_SHELL = 4
-"""Atoms that a metal ion in water has around it at least, or the model lacks some of them."""
+"""The least coordination number of a metal ion in water; with fewer atoms around it the model is incomplete."""
 _REACH = 3.6
-# The atom that binds, what it is bonded to, and how many such atoms that has.
+# The binding atom, the atom it is bonded to, and the number of such binding atoms there.
 _ANIONS = frozenset({("O", "C", 2), ("O", "P", 2), ("S", "C", 1)})
 _AMMONIUM, _CARBOXYLATE = frozenset({"N", "H", "H1", "H2", "H3"}), frozenset({"C", "O", "OXT"})
 
 
 class ChargedGroup(NamedTuple):
-    """Atoms that lose their charge, and how much that is together (e); None for all that they have."""
+    """Atoms that lose charge, and their total loss (e); None for all of it."""
 
     atoms: tuple[int, ...]
     charge: float | None
 
 
 def bare_ions(topology: app.Topology, positions: np.ndarray, in_water: bool) -> dict[int, list[int]]:
-    """Return single metal ions that only water would hold, and the atoms (Å) near enough to be bound to each.
+    """Return single metal ions that only water would hold, and the atoms close enough to be bound to each.
 
-    `in_water`: whether they are those alone that have fewer than `WHOLE_SHELL` such atoms.
+    `in_water`: only ions with fewer than `WHOLE_SHELL` such atoms.
     """
     atoms = list(topology.atoms())
     ions = [
@@ -70,10 +70,10 @@ def unscreened_charges(
     uncharged: Iterable[np.ndarray],
     in_vacuum: bool,
 ) -> list[ChargedGroup]:
-    """Return what has no charge where there is no water: ions, the acids that bind these, and in a vacuum all that polymers have.
+    """Return groups without charge when there is no water: ions, acids that bind them, and in a vacuum all charges of polymers.
 
-    In an implicit solvent, the ends at gaps. `bonded`: what each atom is bonded to; `shells`: what is around each ion, see
-    `bare_ions`; `uncharged`: the atoms of residues that have no charge anyway.
+    In an implicit solvent, also the ends at gaps. `bonded`: neighbours of each atom; `shells`: the atoms around each ion, see
+    `bare_ions`; `uncharged`: the atoms of residues without charge anyway.
     """
     left_out = {int(k) for atoms in uncharged for k in atoms}
     bound = {k for shell in shells.values() for k in shell}
@@ -91,7 +91,7 @@ def unscreened_charges(
 def _anions(
     atoms: list[app.topology.Atom], bonded: Mapping[int, list[app.topology.Atom]]
 ) -> list[ChargedGroup]:
-    """Return the carboxylates, phosphates and thiolates that atoms are of."""
+    """Return the carboxylates, phosphates and thiolates that atoms belong to."""
     found = {}
     for atom in atoms:
         if len(bonded[atom.index]) != 1 or is_hydrogen(atom):
@@ -126,7 +126,7 @@ def _is_terminal(
 
 
 def _gap_ends(topology: app.Topology, bonded: Mapping[int, list[app.topology.Atom]]) -> list[ChargedGroup]:
-    """Return the ammonium and carboxylate groups at both sides of gaps within chains, where no end is."""
+    """Return the ammonium and carboxylate groups on both sides of gaps within chains, which are no real termini."""
     found = []
     for chain, following in pairwise(topology.chains()):
         before, after = list(chain.residues())[-1], next(following.residues())
@@ -138,7 +138,7 @@ def _gap_ends(topology: app.Topology, bonded: Mapping[int, list[app.topology.Ato
         if len(carboxylate) == len(_CARBOXYLATE):
             found.append(ChargedGroup(tuple(carboxylate), -1.0))
         ammonium = [atom for atom in after.atoms() if atom.name in _AMMONIUM]
-        # A cap's methyl has hydrogens of the same names, and no N.
+        # A cap's methyl has hydrogens with the same names, but no N.
         hydrogens = sum(map(is_hydrogen, ammonium))
         if hydrogens == (2 if after.name == "PRO" else 3) and hydrogens < len(ammonium):
             found.append(ChargedGroup(tuple(atom.index for atom in ammonium), 1.0))
@@ -146,7 +146,7 @@ def _gap_ends(topology: app.Topology, bonded: Mapping[int, list[app.topology.Ato
 
 
 def discharge(system: openmm.System, groups: list[ChargedGroup]) -> None:
-    """Take the charge of groups, in implicit solvent as well; what acts within a few bonds stays."""
+    """Remove the charge of groups, in implicit solvent as well; interactions within a few bonds stay."""
     change = {k: group.charge and group.charge / len(group.atoms) for group in groups for k in group.atoms}
     for force in system.getForces():
         if isinstance(force, (openmm.NonbondedForce, openmm.GBSAOBCForce)):

@@ -1,4 +1,4 @@
-"""The residues of a model while they are prepared: atoms with places, links between them, and a topology of both."""
+"""The residues of a model during preparation: atoms with positions, links between them, and a topology of both."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from ..structures import (
 )
 from .prepared import PreparationReport
 
-# Chemically the nearest residue that the force fields know; only where shape and protonation are the same.
+# The chemically nearest residue that force fields know, where shape and protonation are the same.
 SUBSTITUTIONS = {"MSE": ("MET", {"SE": "SD"})}
 
 
 LONGEST_BOND = 100.0
-"""Å; a longer one is a slip in the coordinates that a minimisation does not mend."""
+"""Å; a longer bond is an error in the coordinates that minimisation does not correct."""
 
 
 SAME_PLACE = 0.05
-"""Å between two atoms that are one."""
+"""Å below which two atoms are duplicates."""
 
 
 @dataclass
@@ -58,7 +58,7 @@ class WorkResidue:
 
     @property
     def label(self) -> str:
-        """What sentences call it."""
+        """Its name in messages."""
         return " ".join(f"{self.chain_id} {self.name} {self.id}{self.insertion_code}".split())
 
     def find(self, name: str) -> WorkAtom | None:
@@ -73,7 +73,7 @@ Link = tuple[tuple[int, str], tuple[int, str]]
 def work_residues_of(
     model: Model, parametrised: frozenset[int], report: PreparationReport
 ) -> tuple[list[WorkResidue], list[Link]]:
-    """Return residues without the hydrogens that will be built anew, and the bonds between residues."""
+    """Return residues without the hydrogens that will be rebuilt, and the bonds between residues."""
     standard = standard_residue_names()
     residues: list[WorkResidue] = []
     place: dict[int, tuple[int, str]] = {}
@@ -126,7 +126,7 @@ def _is_standard_bond(residues: list[WorkResidue], a: tuple[int, str], b: tuple[
 
 
 def check_model_positions(model: Model) -> None:
-    """Refuse a model of which an atom is nowhere, or nowhere near what it is bonded to, or a residue is twice in one place."""
+    """Refuse a model with an atom without position or far from a bonded one, or with duplicate residues."""
     nowhere = np.flatnonzero(~np.isfinite(model.positions).all(axis=1))
     if len(nowhere):
         raise InputError(
@@ -160,7 +160,7 @@ def check_model_positions(model: Model) -> None:
 
 
 def check_backbone(model: Model, residues: list[WorkResidue]) -> None:
-    """Raise an error for a model that is a trace of its backbone."""
+    """Raise an error for a model that is only a backbone trace."""
     amino = [residue for residue in residues if gemmi.find_tabulated_residue(residue.name).is_amino_acid()]
     bare = sum(residue.find("N") is None or residue.find("C") is None for residue in amino)
     if amino and bare > len(amino) / 2:
@@ -172,7 +172,7 @@ def check_backbone(model: Model, residues: list[WorkResidue]) -> None:
 
 
 def topology_of(residues: list[WorkResidue], links: list[Link]) -> tuple[app.Topology, list[tuple[int, int]]]:
-    """Return the topology, and apart from it the bonds to metals of other residues."""
+    """Return the topology and, separately, the bonds to metals of other residues."""
     topology = app.Topology()
     chain, number = None, None
     index: dict[tuple[int, str], app.topology.Atom] = {}
@@ -184,7 +184,7 @@ def topology_of(residues: list[WorkResidue], links: list[Link]) -> tuple[app.Top
             index[k, atom.name] = topology.addAtom(atom.name, atom.element, new)
     topology.createStandardBonds()
     bonded = {frozenset((a.index, b.index)) for a, b in topology.bonds()}
-    # Backbone bonds to residues that are not standard: the standard side makes only its own.
+    # Backbone bonds to non-standard residues: createStandardBonds makes only those between standard ones.
     for k in range(len(residues) - 1):
         if residues[k].chain == residues[k + 1].chain:
             for tail, head in BACKBONE_BONDS:
@@ -210,7 +210,7 @@ def topology_of(residues: list[WorkResidue], links: list[Link]) -> tuple[app.Top
 
 
 def bound_atoms(residues: list[WorkResidue], links: list[Link]) -> set[tuple[int, str]]:
-    """Return the atoms that are bonded to an atom of another residue, but for metals, beside the bonds within a chain."""
+    """Return the atoms bonded to other residues by links outside the chain, metals excepted."""
     return {
         end
         for link in links
@@ -220,24 +220,24 @@ def bound_atoms(residues: list[WorkResidue], links: list[Link]) -> set[tuple[int
 
 
 def opposite(place: np.ndarray, neighbours: Sequence[np.ndarray], length: float) -> np.ndarray:
-    """Return a place at a distance from another, at equal angles to its two neighbours and in their plane."""
+    """Return a position at a distance from another, in the plane of its two neighbours and at equal angles to them."""
     arms = np.array(neighbours) - place
     arms /= np.maximum(np.linalg.norm(arms, axis=1, keepdims=True), 1e-6)
     direction = -arms.sum(axis=0)
-    if np.linalg.norm(direction) < 1e-3:  # in one line with them
+    if np.linalg.norm(direction) < 1e-3:  # collinear with them
         direction = np.cross(arms[0], np.eye(3)[np.argmin(np.abs(arms[0]))])
     return place + length * direction / np.linalg.norm(direction)
 
 
 def positions_of(residues: list[WorkResidue]) -> unit.Quantity:
-    """Return the atoms' positions with their unit."""
+    """Return the atoms' positions with a unit."""
     return [
         openmm.Vec3(*(atom.position / 10.0)) for residue in residues for atom in residue.atoms
     ] * unit.nanometer
 
 
 def b_factors_of(model: Model, residues: list[WorkResidue]) -> np.ndarray:
-    """Return the atoms' B factors in Å², of built ones those of the nearest atom of their residue."""
+    """Return the atoms' B factors in Å²; built ones take that of the nearest atom of their residue."""
     result = []
     for residue in residues:
         sources = [atom for atom in residue.atoms if atom.source >= 0 and not is_hydrogen(atom)]

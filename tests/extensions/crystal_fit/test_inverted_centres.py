@@ -39,9 +39,7 @@ def test_d_amino_acids_under_names_of_l_ones_are_named_and_stay(small_data, tmp_
     """Of gramicidin A, half of whose residues are D; and one of them among L ones, where no mirror image is near."""
     path = small_data / "zoo" / "1grm_gramicidin.pdb"
     named = ", ".join(f"A {name}" for name in ("LEU 4", "VAL 6", "VAL 8", "LEU 10", "LEU 12", "LEU 14"))
-    assert any(
-        f"have D chirality, which is kept: {named}: rename" in x for x in read_model(path).notes
-    )
+    assert any(f"have D chirality, which is kept: {named}: rename" in x for x in read_model(path).notes)
     chosen = ("3", "4", "5", "7", "9", "11", "13", "15")
     lines = [x for x in path.read_text().splitlines() if x.startswith("ATOM") and x[22:26].strip() in chosen]
     model = read_model(written(tmp_path / "one.pdb", lines))

@@ -75,7 +75,7 @@ class MonomerLibrary:
     def links_of(
         self, first: tuple[str, str], second: tuple[str, str], is_cis: bool
     ) -> list[tuple[gemmi.ChemLink, bool]]:
-        """Return the links that best fit two residue types' atoms (peptides: `is_cis`), and which are reversed."""
+        """Return the links that fit two residue types' atoms best (`is_cis` for peptides), and which are reversed."""
         found = []
         for swapped, (one, other) in enumerate(((first, second), (second, first))):
             for link in self._by_atoms.get((one[1], other[1]), ()):
@@ -87,7 +87,7 @@ class MonomerLibrary:
         return [(link, swapped) for fit, link, swapped in found if fit == best]
 
     def _fit(self, side: gemmi.ChemLink.Side, name: str) -> int:
-        """Return how well a residue type fits one side of a link: 3 by name, 2 by its own group, 1 by a wider one, 0 not at all."""
+        """Return how well a residue type fits one side of a link: 3 by name, 2 by group, 1 by a wider group, else 0."""
         if side.comp:
             return 3 if side.comp == name else 0
         group = self._components[name].group
