@@ -154,7 +154,7 @@ def test_a_pdb_file_comes_back_line_by_line(told: Path, tmp_path: Path) -> None:
     assert lost.startswith(b"MASTER        3") and b"MASTER        2" in b"".join(after)
     assert [line for line in after if line in before] == [line for line in before if line in after]
     assert left_out == [
-        "Left out of the written model, as they tell of the one before the fit, or of its place: REMARK 3."
+        "Left out of the written model, as they describe the model before the fit, or its place: REMARK 3."
     ]
 
 

@@ -123,8 +123,8 @@ def test_other_errors_are_refused(
         (b"", "neither JSON"),
         (b"[[[[", "neither JSON"),
         (b"[1, 2]", "no predicted_aligned_error"),
-        (b'{"pae": "many"}', "no matrix"),
-        (b'{"pae": [[1, 2], [3]]}', "no matrix"),
+        (b'{"pae": "many"}', "not a matrix"),
+        (b'{"pae": [[1, 2], [3]]}', "not a matrix"),
         (b"PK\x03\x04 cut", "not a complete .npz"),
     ],
 )
@@ -138,7 +138,7 @@ def test_damaged_files_are_refused(tmp_path: Path, model: Model, contents: bytes
 def test_pickles_are_not_read(tmp_path: Path, model: Model) -> None:
     path = tmp_path / "pae.npz"
     np.savez(path, pae=np.array([{"a": 1}], dtype=object))
-    with pytest.raises(InputError, match=r"no whole \.npz"):
+    with pytest.raises(InputError, match=r"not a complete \.npz"):
         with_predicted_errors(model, path)
 
 

@@ -204,7 +204,7 @@ def test_a_carboxylate_that_no_molecule_has_is_mended(small_data: Path, tmp_path
     told = [
         sentence
         for sentence in prepared.report.sentences
-        if sentence.startswith("Atoms at distances or angles")
+        if sentence.startswith("Atoms at impossible distances")
     ]
     assert len(told) == 1 and "A HEM 201 O1A" in told[0]
     before, carbon, *oxygens = positions_of(minimised(prepared, 200)[0])[ends]
