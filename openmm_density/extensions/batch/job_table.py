@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from ...base.errors import InputError, as_argument
 from ...base.units import takes_units
 from ...base.wording import listing
+from ...cli.fit_arguments import defaults
 from ...maps.map_suffixes import FORMATS
 from .jobs import Job, check_jobs, typed_options
 
@@ -139,8 +141,13 @@ def _options(row: Mapping[str, str], base: Path) -> dict[str, Any]:
         parts = [part.strip() for part in cell.split(";")]
         if name in FILES:
             parts = [_path(part, base) if (base / part).exists() else part for part in parts]
-        options[name] = [_FLAGS.get(part.lower(), part) for part in parts]
+        options[name] = [_FLAGS.get(part.lower(), part) if name in _without_value() else part for part in parts]
     return options
+
+
+@cache
+def _without_value() -> frozenset[str]:
+    return frozenset(name for name, value in defaults().items() if value is False)
 
 
 def _path(text: str, base: Path) -> str:

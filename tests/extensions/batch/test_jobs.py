@@ -52,16 +52,16 @@ def test_what_is_no_batch_is_refused(files, models, maps, message):
 
 def test_a_table_says_all_of_each_fit(files):
     (files / "jobs.csv").write_text(
-        "model, map, resolution, seed, name, strength, half-map, mirror, restrain\n"
-        "x/one.pdb,map.mrc,4.5,3,first,30,map.mrc;other.ccp4.gz,yes,\n"
-        "two.cif.gz,map.mrc,,,,,,no,none\n"
+        "model, map, resolution, seed, name, strength, half-map, invert, restrain, predicted\n"
+        "x/one.pdb,map.mrc,4.5,3,first,30,map.mrc;other.ccp4.gz,yes,,\n"
+        "two.cif.gz,map.mrc,,,,,,no,none,yes\n"
     )
     first, second = read_jobs(files / "jobs.csv", files / "out", 6.0, ["--steps", "100"])
     assert (first.name, first.resolution, first.seed) == ("first", 4.5, 3)
     halves = ["--half-map", str(files / "map.mrc"), "--half-map", str(files / "other.ccp4.gz")]
-    assert list(first.arguments) == ["--steps", "100", "--strength", "30", *halves, "--mirror"]
+    assert list(first.arguments) == ["--steps", "100", "--strength", "30", *halves, "--invert"]
     assert (second.name, second.resolution, second.seed) == ("002_two", 6.0, 0)
-    assert list(second.arguments) == ["--steps", "100", "--restrain", "none"]
+    assert list(second.arguments) == ["--steps", "100", "--restrain", "none", "--predicted", "yes"]
     assert second.model == str(files / "two.cif.gz") and second.folder == str(files / "out" / "002_two")
 
 
