@@ -64,16 +64,6 @@ def notebook(text: str) -> nbformat.NotebookNode:
     return made
 
 
-def spread(app: Sphinx, env: BuildEnvironment, names: list[str]) -> None:
-    """Have pages of cells read by all processes: Sphinx gives each process dozens of consecutive pages."""
-    slow = [name for name in names if is_notebook(Path(env.doc2path(name)))]
-    quick = [name for name in names if name not in slow]
-    apart = len(quick) // max(len(slow), 1)
-    names[:] = [
-        name for i, page in enumerate(slow) for name in (page, *quick[i * apart : (i + 1) * apart])
-    ] + quick[len(slow) * apart :]
-
-
 def write(app: Sphinx, exception: Exception | None) -> None:
     """Write notebooks and archive into the finished site."""
     if exception is not None or app.builder.name != "html":

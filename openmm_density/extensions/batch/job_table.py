@@ -141,7 +141,9 @@ def _options(row: Mapping[str, str], base: Path) -> dict[str, Any]:
         parts = [part.strip() for part in cell.split(";")]
         if name in FILES:
             parts = [_path(part, base) if (base / part).exists() else part for part in parts]
-        options[name] = [_FLAGS.get(part.lower(), part) if name in _without_value() else part for part in parts]
+        options[name] = [
+            _FLAGS.get(part.lower(), part) if name in _without_value() else part for part in parts
+        ]
     return options
 
 
