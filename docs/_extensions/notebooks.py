@@ -51,7 +51,7 @@ def is_notebook(page: Path) -> bool:
 
 
 def spread(app: Sphinx, env: BuildEnvironment, names: list[str]) -> None:
-    """Put as many pages behind one notebook as behind another: each process reads pages in a row, and runs what it meets."""
+    """Spread notebooks evenly among all pages: each process reads consecutive pages, and runs the notebooks among them."""
     names.sort(key=lambda name: not is_notebook(Path(env.doc2path(name))))
     distance = sum(is_notebook(Path(env.doc2path(name))) for name in names) or 1
     names[:] = [name for first in range(distance) for name in names[first::distance]]
