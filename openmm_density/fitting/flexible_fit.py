@@ -448,12 +448,13 @@ def _prepared(
     loading: threading.Thread | None,
     model: Model,
 ) -> tuple[Prepared, Prepared]:
-    """Return a model with what it lacked, and the same in its solvent; find out, too, what the forces of a fit will be."""
+    """Return a model with what it lacked, and the same in its solvent; find what its forces will be while the map is examined."""
     if loading is not None:  # one thread at a time begins with the GPU
         loading.join()
-    prepared = chemistry.prepared(model, fit_map.density_map, run.platform)
+    solute, prepared = chemistry.prepared(model, fit_map.density_map, run.platform)
     own_backend(run.platform)
-    return prepared
+    prepared.parametrise()
+    return solute, prepared
 
 
 def _loading_beside(run: RunOptions, fit_map: FitMap, preparation: ExitStack) -> HelperProcesses:

@@ -42,12 +42,8 @@ from .unscreened_charges import ChargedGroup, discharge
 
 RIGID_FREQUENCY = 150.0
 """Angular frequency (1/ps) at which an atom of a rigid residue vibrates about its place."""
-
-
 RIGID_CUTOFF = 12.0
 """Longest pair (Å) of a rigid residue's elastic network."""
-
-
 CONFORMER_EXCLUSION_REACH = 8.0
 """Å up to which interactions between different conformers are excluded."""
 
@@ -349,6 +345,10 @@ class Prepared:
             for members in (*missing.bonds.tolist(), *missing.angles.tolist())
             if links.isdisjoint(map(frozenset, pairwise(members)))
         ]
+
+    def parametrise(self) -> None:
+        """Find what all Systems need of the force field, where that is to be done before the first is asked for; see `system`."""
+        self._missing_terms(self._options())
 
     def _missing_terms(self, options: dict[str, Any]) -> MissingTerms:
         """Return these terms, from the force field's System with some options: they are the same with any."""
