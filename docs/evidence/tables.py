@@ -172,7 +172,7 @@ def neighbors_gpu(figures: Figures) -> str:
             f"{row['replay_us']:.0f}",
             f"{row['kept_us']:.0f}",
             *(
-                f"{row['peers_us'][peer] / row['replay_us']:.2g}" if peer in row["peers_us"] else ""
+                ratio(row["peers_us"][peer], row["replay_us"]) if peer in row["peers_us"] else ""
                 for peer in peers
             ),
         )
@@ -199,7 +199,7 @@ def painn_gpu(figures: Figures) -> str:
             f"{thousands(row['atoms'])}, {thousands(row['pairs'])}",
             f"{row['replay_us']:.0f}",
             f"{row['step_us']:.0f}",
-            f"{row['ratios']['eager PyTorch']:.2g}",
+            ratio(row["ratios"]["eager PyTorch"], 1),
         )
         for row in figures["rows"]
     ]
@@ -225,7 +225,12 @@ def taken(engine: Figures) -> str:
 
 def times(engine: Figures, ours: Figures) -> str:
     """Return how many times as long an engine takes."""
-    return f"{engine['median_ms'] / ours['median_ms']:.2g}"
+    return ratio(engine["median_ms"], ours["median_ms"])
+
+
+def ratio(one: float, other: float) -> str:
+    """Return a ratio to two digits or more."""
+    return f"{one / other:.{0 if one >= 10 * other else 1}f}"
 
 
 def thousands(number: int) -> str:
