@@ -16,10 +16,16 @@ RADII = {"C": 1.70, "N": 1.55, "O": 1.40, "S": 1.80}
 """Probe's, of heavy atoms."""
 
 
+def is_in_a_small_ring(bonds: nx.Graph, atom: int, other: int) -> bool:
+    """Return whether a bond closes a ring of six atoms or fewer."""
+    without = nx.restricted_view(bonds, [], [(atom, other)])
+    return other in nx.single_source_shortest_path_length(without, atom, cutoff=5)
+
+
 def clashes_one_by_one(model: Model, positions: np.ndarray) -> set[tuple[int, int]]:
     bonds = nx.Graph((a.index, b.index) for a, b in model.topology.bonds())
     near = dict(nx.all_pairs_shortest_path_length(bonds, cutoff=3))
-    rings = {atom for ring in nx.minimum_cycle_basis(bonds) if len(ring) < 7 for atom in ring}
+    rings = {atom for atom in bonds for other in bonds[atom] if is_in_a_small_ring(bonds, atom, other)}
     atoms = list(model.topology.atoms())
     radii = []
     for atom in atoms:
