@@ -4,7 +4,7 @@
 
 Truths are deposited models without ligands and water, as a rule in folder ``zoo`` of $OPENMM_DENSITY_DATA, else of ../shared/data
 beside the project. Starts are made once and kept: by molecular dynamics at 500 K without a map, or bent along low normal modes.
-Rows are added to DIR/fits.jsonl as they come; --tabulate FILES shows what files hold, without fitting anything.
+Rows are added to DIR/fits.jsonl as they come, models to DIR/fitted; --tabulate FILES shows what files hold, and fits nothing.
 """
 
 from __future__ import annotations
@@ -105,6 +105,9 @@ def fit(case: str, start: str, resolution: float, asked: argparse.Namespace) -> 
     ).run()
     seconds = time.perf_counter() - begun
     final = result.prepared.input_positions(result.as_simulated().final)
+    fitted = asked.output / "fitted" / f"{case}-{start}-{resolution:g}.pdb"
+    fitted.parent.mkdir(exist_ok=True)
+    write_pdb(fitted, displaced, final)
     of = NucleicAcids(truth.topology)
     known, began, ended = (of.report(each) for each in (truth.positions, displaced.positions, final))
     return {
@@ -118,6 +121,7 @@ def fit(case: str, start: str, resolution: float, asked: argparse.Namespace) -> 
         "cc": [result.cc_initial, result.cc_final],
         "pairs": len(known.base_pairs),
         "pairs_kept": [_kept(known, each) for each in (began, ended)],
+        "pairs_lost": [base_pair_changes(known, each)["base_pairs_lost"] for each in (began, ended)],
         "pucker_outliers": [len(each.pucker_outliers) for each in (known, began, ended)],
         "puckers_made": sorted({*ended.pucker_outliers} - {*known.pucker_outliers}),
         "suites": known.suite_count,
