@@ -8,7 +8,7 @@ import numbers
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from os import PathLike, path
+from os import PathLike
 from typing import Any
 
 
@@ -196,14 +196,15 @@ def knowing_keywords(construct: Callable[..., None]) -> Callable[..., None]:
 
 
 def level_outside() -> int:
-    """Return the ``stacklevel`` with which a warning names the line that called into this package, however deep it is raised."""
+    """Return the ``stacklevel`` of a warning that names the line which called this package, directly or through OpenMM."""
     frame, level = sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in _PACKAGES:
         frame, level = frame.f_back, level + 1
     return level
 
 
-_PACKAGE = path.join(path.dirname(path.dirname(path.abspath(__file__))), "")
+# A Simulation calls our reporters, and a Context our forces.
+_PACKAGES = {"openmm_density", "openmm"}
 
 
 def is_of_machine(error: BaseException) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from itertools import islice
 from typing import Any
 
@@ -36,22 +37,31 @@ def positions_of_all(topology: Topology, positions: Any) -> np.ndarray:
 
 def warn_of_incompatible_forces(system: openmm.System, assumed_finite: bool = False) -> None:
     """Warn of forces of a System that keep a model from a map; `assumed_finite`: by a density that did not know it."""
-    if assumed_finite and system.usesPeriodicBoundaryConditions():
+    names = [
+        "CMMotionRemover" if isinstance(force, openmm.CMMotionRemover) else force.getName()
+        for force in system.getForces()
+    ]
+    warn_of_forces_named(assumed_finite, system.usesPeriodicBoundaryConditions(), names)
+
+
+def warn_of_forces_named(assumed_finite: bool, periodic: bool, names: Iterable[str]) -> None:
+    """Warn as `warn_of_incompatible_forces`, for what is known of a System: whether it is periodic, and its forces' names."""
+    if assumed_finite and periodic:
         warnings.warn(
             "the System is periodic (as with PME), and the DensityFit was made without it: molecules that OpenMM wraps leave "
             "their density, so give DensityFit system= and positions=",
             stacklevel=level_outside(),
         )
-    for force in system.getForces():
-        if isinstance(force, openmm.CMMotionRemover):
+    for name in names:
+        if name == "CMMotionRemover":
             warnings.warn(
                 "the System has a CMMotionRemover, which stops the model from travelling into its density: "
                 "create it with removeCMMotion=False",
                 stacklevel=level_outside(),
             )
-        elif "Barostat" in force.getName():
+        elif "Barostat" in name:
             warnings.warn(
-                f"the System has a {force.getName()}, which moves the model against the fixed map: fit at constant volume",
+                f"the System has a {name}, which moves the model against the fixed map: fit at constant volume",
                 stacklevel=level_outside(),
             )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import math
 import warnings
 from typing import Any
@@ -34,6 +35,7 @@ from .checks import (
     check_unit,
     first_bonds,
     positions_of_all,
+    warn_of_forces_named,
     warn_of_incompatible_forces,
     why_no_force,
 )
@@ -44,6 +46,7 @@ from .form_factors import SIGMA_PER_RESOLUTION
 from .measures import Measure, measure_named
 from .modules import SimilarityEnergy, WholeMolecules
 from .molecules import centroids, molecule_numbers
+from .native_force import NativeForce
 from .similarity_energy import similarity_energy
 from .symmetry_mates import around_copies, check_whole_cell
 
@@ -85,7 +88,8 @@ class DensityFit:
     threshold : float, optional
         For "map-potential": map values below it attract nothing. The map's mean by default.
     system : openmm.System, optional
-        For charges, and for whether the System is periodic.
+        For charges, for whether the System is periodic, and to warn of a CMMotionRemover or a barostat. Without it a
+        ``NativeForce`` warns when a Context is made, and of any force `calibrate`, `DensityReporter` and `warn_of_forces` warn.
     positions : Quantity or array_like (N, 3), optional
         Where the model starts, in Å without a unit. The map is cropped around it, and in a periodic System molecules are put
         back beside it however the platform wraps them; without positions, as near to the map's centre as the lattice allows.
@@ -194,6 +198,10 @@ class DensityFit:
         self.strength = strength
         if self._positions is not None and self.measure.can_be_constant:
             self._warn_of_no_force()
+
+    def __repr__(self) -> str:
+        atoms, strength = len(self.atoms), "auto" if self.automatic else f"{self.strength:g}"
+        return f"DensityFit({atoms} atoms, {self.measure.name} at {self.resolution:g} Å, strength={strength})"
 
     @property
     def strength(self) -> float:
@@ -307,16 +315,6 @@ class DensityFit:
         return self._target.resampled
 
     @property
-    def similarity_measure(self) -> str:
-        """The name of the measure of similarity."""
-        return self.measure.name
-
-    @property
-    def about_mean(self) -> bool:
-        """Whether the correlation is about the mean."""
-        return self.measure.about_mean
-
-    @property
     def gaussians(self) -> AtomGaussians:
         """The densities of the fitted atoms, in their order."""
         return self._gaussians
@@ -358,7 +356,7 @@ class DensityFit:
             self._use.note()
         else:
             warn_of_shared(self._system, self.parameter_name, to_come=1)
-        return forces.create_force(
+        force = forces.create_force(
             self.create_module(),
             self.parameter_name,
             self.default_strength,
@@ -372,6 +370,9 @@ class DensityFit:
             # Positions of its own particles alone would not tell the module that the topology is another System's.
             of_particles=(self.atoms, self._module_of_fitted) if self._system is not None else None,
         )
+        if self._system is None and isinstance(force, NativeForce):
+            force.whenContextBegins(functools.partial(warn_of_forces_named, self._assumed_finite))
+        return force
 
     def create_module(self) -> torch.nn.Module:
         """Build the TorchScript-compatible module behind the force.
@@ -382,7 +383,6 @@ class DensityFit:
         return self.module_for(torch.from_numpy(self.atoms), self.topology.getNumAtoms())
 
     def _module_of_fitted(self) -> torch.nn.Module:
-        """Build the module for the positions of the fitted atoms alone."""
         return self.module_for(torch.arange(len(self.atoms)), len(self.atoms))
 
     def module_for(self, indices: torch.Tensor, n_particles: int) -> torch.nn.Module:

@@ -23,6 +23,7 @@ from .grids import (
     checked_voxel_size,
     index_box,
     index_reach,
+    real_numbers,
     voxels_around,
 )
 from .map_files import PlacedVoxels, read_map, write_map
@@ -69,9 +70,9 @@ class DensityMap:
     path: Path | None = None
 
     def __post_init__(self) -> None:
-        data = np.ascontiguousarray(self.data, dtype=np.float32)
-        matrix = np.array(self.matrix, dtype=np.float64)
-        origin = np.array(self.origin, dtype=np.float64)
+        data = np.ascontiguousarray(real_numbers(self.data, "data"), dtype=np.float32)
+        matrix = np.array(real_numbers(self.matrix, "matrix"), dtype=np.float64)
+        origin = np.array(real_numbers(self.origin, "origin"), dtype=np.float64)
         check_grid(data, matrix, origin)
         check_finite(data, "the density map")
         for name, value in (("data", data), ("matrix", matrix), ("origin", origin)):

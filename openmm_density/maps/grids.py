@@ -24,6 +24,18 @@ MOST_VOXELS = 1 << 30
 _LARGEST_INDEX = 2.0**53
 
 
+def real_numbers(values: Any, argument: str) -> np.ndarray:
+    """Return values as an array of real numbers; raise InputError, naming the argument, for any others."""
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind in "fiub":
+            return array
+        found = f"numbers of type {array.dtype}" if array.dtype.kind == "c" else f"{values!r:.80}"
+    except ValueError:
+        found = "rows of different lengths"
+    raise InputError("must be real numbers", argument=argument, found=found, remedy="give an array of them")
+
+
 def check_grid(data: np.ndarray, matrix: np.ndarray, origin: np.ndarray) -> None:
     """Refuse what is no density on a grid, as `openmm_density.maps.DensityMap` has it."""
     if data.ndim != 3 or data.size == 0:
@@ -77,7 +89,7 @@ def check_finite_positions(positions: np.ndarray, topology: Topology | None = No
 
 def checked_voxel_size(voxel_size: Any) -> np.ndarray:
     """Return a voxel size in Å, shape (3,), or () where one is given for all axes."""
-    sizes = np.asarray(in_unit(voxel_size, "Å", "voxel_size"), dtype=np.float64)
+    sizes = real_numbers(in_unit(voxel_size, "Å", "voxel_size"), "voxel_size").astype(np.float64)
     if sizes.shape not in ((), (3,)) or not (np.isfinite(sizes).all() and (sizes > 0).all()):
         raise InputError(
             "must be a positive length, or one for each of x, y and z",

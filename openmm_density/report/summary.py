@@ -159,7 +159,7 @@ def _data(fit: FlexibleFit, result: FitResult, model_path: str, map_path: str) -
         "n_fitted_atoms": density.n_fitted_atoms,
         "n_alternate_conformers": len(alternates.conformers()),
         "n_alternate_atoms": len(alternates),
-        "similarity": density.similarity_measure,
+        "similarity": density.measure.name,
         "strength": result.strength,
         "final_strength": result.final_strength,
         "final_strength_search": result.final_search,

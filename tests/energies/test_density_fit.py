@@ -785,6 +785,28 @@ def test_what_hinders_a_fit_is_told(adk_map, fragment):
         DensityFit(adk_map, fragment.topology, 5.0, system=system_of(fragment.n))
 
 
+def test_a_force_whose_fit_was_not_given_the_system_warns_when_a_context_is_made(adk_map, fragment):
+    system = system_of(fragment.n, openmm.CMMotionRemover(), openmm.MonteCarloBarostat(1.0, 300.0))
+    box = openmm.HarmonicBondForce()
+    box.setUsesPeriodicBoundaryConditions(True)
+    system.addForce(box)
+    reference = openmm.Platform.getPlatformByName("Reference")
+    said = ["CMMotionRemover", "MonteCarloBarostat.*constant volume", "periodic.*give DensityFit system="]
+    for options, messages in (({}, said), ({"periodic": False}, said[:2])):
+        fit = DensityFit(adk_map, fragment.topology, 5.0, positions=fragment.positions, **options)
+        number = system.addForce(fit.create_force("NativeForce"))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            openmm.Context(system, openmm.VerletIntegrator(0.001), reference)
+        assert len(caught) == len(messages) and {each.filename for each in caught} == {__file__}
+        assert all(any(re.search(words, str(each.message)) for each in caught) for words in messages)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with pytest.raises(openmm.OpenMMException, match="NativeForce: the System"):
+                openmm.Context(system, openmm.VerletIntegrator(0.001), reference)
+        system.removeForce(number)
+
+
 @pytest.fixture(scope="module")
 def peptide():
     """Three residues with a force field, and their own map at 3 Å."""

@@ -192,6 +192,13 @@ def test_an_array_is_placed_in_any_unit():
     assert DensityMap.from_array(data, 1.5).voxel_size.tolist() == [1.5] * 3
     with pytest.raises(InputError, match="voxel_size must be a positive length"):
         DensityMap.from_array(data, (1.0, 2.0))
+    for argument, given in {
+        "voxel_size": (data, "1 Å"),
+        "data": (1j * data, 1.0),
+        "origin": (data, 1.0, [1, [2]]),
+    }.items():
+        with pytest.raises(InputError, match=f"{argument} must be real numbers"):
+            DensityMap.from_array(*given)
 
 
 def test_normalized():

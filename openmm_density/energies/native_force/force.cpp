@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "openmm/CMMotionRemover.h"
 #include "openmm/Context.h"
 #include "openmm/Platform.h"
 #include "openmm/System.h"
@@ -177,6 +178,13 @@ public:
     }
 
     void initialize(ContextImpl& context) override {
+        const System& system = context.getSystem();
+        string names;
+        for (int i = 0; i < system.getNumForces(); i++) {
+            const Force& force = system.getForce(i);
+            names += (dynamic_cast<const CMMotionRemover*>(&force) != nullptr ? "CMMotionRemover" : force.getName()) + "\n";
+        }
+        call(owner.kind, callbacks.begin, owner.computation, (int) system.usesPeriodicBoundaryConditions(), names.c_str());
         if (context.getPlatform().getName() == "CUDA") {
             void* function = nullptr;
             call(owner.kind, callbacks.on_cuda, &function);
@@ -390,6 +398,11 @@ void openmm_density_delete_energy(void* energy) {
 const char* openmm_density_kind_of(const Force* force) {
     const Contents* own = contents_of(force);
     return own == nullptr ? "" : own->kind.c_str();
+}
+
+// Python's number of its module.
+long long openmm_density_computation_of(const Force* force) {
+    return contents_of(force)->computation;
 }
 
 // Whether C++ evaluates it on CPUs.

@@ -38,6 +38,7 @@ from .slots import Binary, Callbacks
 
 _computations: dict[int, Computation] = {}
 _recordings: dict[int, tuple[RecordedGraph, Any]] = {}
+_beginnings: dict[int, Callable[[bool, list[str]], None]] = {}
 _numbers = itertools.count(1)
 _loading = threading.Lock()
 
@@ -60,6 +61,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "new_energy": (_Pointer, _Pointer, _Integer, _Text, _Integer),
     "delete_energy": (None, _Pointer),
     "kind_of": (_Text, _Pointer),
+    "computation_of": (_Long, _Pointer),
     "has_energy": (_Integer, _Pointer),
     "n_parameters": (_Integer, _Pointer),
     "parameter_of": (_Text, _Pointer, _Integer),
@@ -148,6 +150,10 @@ class NativeForce(openmm.Force):
     def isEvaluatedNatively(self) -> bool:
         """Return whether kernels in C++ evaluate it on platforms other than CUDA, and not Python."""
         return bool(load_force().openmm_density_has_energy(int(self.this)))
+
+    def whenContextBegins(self, call: Callable[[bool, list[str]], None]) -> None:
+        """Have a function called by each new Context with whether its System is periodic, and the names of its forces."""
+        _beginnings[load_force().openmm_density_computation_of(int(self.this))] = call
 
     def getNumGlobalParameters(self) -> int:
         """Return how many Context parameters it has."""
@@ -422,6 +428,17 @@ def _unpack(kind: bytes, text: bytes, n_parameters: int, number: Any, energy: An
 
 
 @_reported
+def _begin(number: int, periodic: int, forces: bytes) -> None:
+    if number in _beginnings:
+        _beginnings[number](bool(periodic), forces.decode().splitlines())
+
+
+def _forget(number: int) -> None:
+    _computations.pop(number, None)
+    _beginnings.pop(number, None)
+
+
+@_reported
 def _on_cuda(function: Any) -> None:
     function[0] = ctypes.cast(compiled_cuda_part().openmm_density_on_cuda, _Pointer).value
 
@@ -433,6 +450,7 @@ _CALLED = Callbacks(
     pack=_TYPES["pack"](_pack),
     unpack=_TYPES["unpack"](_unpack),
     on_cuda=_TYPES["on_cuda"](_on_cuda),
-    forget_computation=_TYPES["forget_computation"](lambda number: _computations.pop(number, None) and None),
+    begin=_TYPES["begin"](_begin),
+    forget_computation=_TYPES["forget_computation"](_forget),
     forget_recording=_TYPES["forget_recording"](lambda number: _recordings.pop(number, None) and None),
 )

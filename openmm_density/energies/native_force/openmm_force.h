@@ -67,6 +67,8 @@ struct Callbacks {
     void (*unpack)(const char* kind, const char* text, int n_parameters, long long* computation, void** energy, Outcome* outcome);
     // The library that evaluates forces on OpenMM's CUDA platform, compiled if need be: the address of its function.
     void (*on_cuda)(void** function, Outcome* outcome);
+    // Of a Context that begins: whether its System is periodic, and the names of its forces, one a line.
+    void (*begin)(long long computation, int periodic, const char* forces, Outcome* outcome);
     void (*forget_computation)(long long computation);
     void (*forget_recording)(long long recording);
 };

@@ -103,6 +103,10 @@ class Callbacks(ctypes.Structure):
             ),
         ),
         ("on_cuda", ctypes.CFUNCTYPE(None, _Address, ctypes.c_void_p)),
+        (
+            "begin",
+            ctypes.CFUNCTYPE(None, _Integer, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p),
+        ),
         ("forget_computation", ctypes.CFUNCTYPE(None, _Integer)),
         ("forget_recording", ctypes.CFUNCTYPE(None, _Integer)),
     )

@@ -54,7 +54,7 @@ def write_table_one(
         known, b_factors = _known(folder, fit, result, agreement, summary, crystal)
         write_text(path, table_one(known))
         if result.simulated is None:
-            add_refinement(folder / FITTED, known, b_factors, fit.density.similarity_measure)
+            add_refinement(folder / FITTED, known, b_factors, fit.density.measure.name)
         summary["table1"] = dict(known.figures)
     except Exception as error:
         path.unlink(missing_ok=True)
