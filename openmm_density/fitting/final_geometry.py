@@ -23,6 +23,7 @@ from ..models.chemistry.monomers.volumes import places_of
 from ..models.chemistry.topologies import bonded_neighbours
 from ..models.merging import terms_of
 from ..restraints import IdealGeometryRestraint
+from ..validation.beta_carbons import BetaCarbons
 
 ANGLE_STIFFNESS, BOND_STIFFNESS = 2.0, 1.5
 """Times by which angles and bonds between heavy atoms are stiffer than in the force field; with more, bonds would ask for shorter
@@ -35,6 +36,11 @@ CONTACT_SCALE = 16.0
 OUTLIER, OUTLIER_SCALE = 3.0, 9.0
 """Standard deviations from which on angles are then held more stiffly, and how many times as much more: a model that is wrong
 somewhere would bend one angle there."""
+BETA_CARBON_SIGMA = np.radians(2.5)
+"""Of the torsions that hold Cβ where the backbone has it: bent angles about Cα can each be usual, and turn a side chain to its
+density all the same."""
+EXCESS_PARAMETERS = (_, ANGLES_BEYOND) = ("bonds_beyond", "angles_beyond")
+"""Parameters of a Context: by how much (kJ/mol) bonds and angles of heavy atoms are held more stiffly than by ideal geometry."""
 METHYL_STIFFNESS = 50.0
 """kJ/mol: half the barrier of a methyl group there. Force fields let it turn to evade what is near; programs that count clashes
 stagger it."""
@@ -66,17 +72,76 @@ def stiffen(system: openmm.System, topology: app.Topology, ideal: GeometryTerms 
             change(index, *atoms[index].tolist(), *values[index].tolist())
 
 
+def forces_at_rest(topology: app.Topology, ideal: IdealGeometryRestraint) -> list[openmm.Force]:
+    """Build the forces, in the group of the ideal geometry, that a last minimisation has beside this."""
+    forces = [
+        *forces_of_excess(topology, ideal),
+        force_of_outliers(ideal),
+        force_of_beta_carbons(topology, ideal),
+        stagger_methyls(topology),
+    ]
+    for force in forces:
+        force.setForceGroup(ideal.force_group)
+    return forces
+
+
+def forces_of_excess(topology: app.Topology, ideal: IdealGeometryRestraint) -> list[openmm.Force]:
+    """Build the forces that hold bonds and angles between heavy atoms more stiffly, by `EXCESS_PARAMETERS`, 0 at first."""
+    heavy = np.array([not is_hydrogen(atom) for atom in topology.atoms()])
+    forces = []
+    for parameter, terms, kind, value, scale in zip(
+        EXCESS_PARAMETERS,
+        (ideal.terms.bonds, ideal.terms.angles),
+        ("Bond", "Angle"),
+        ("r", "theta"),
+        (1 / ANGSTROM_PER_NANOMETER, 1.0),
+    ):
+        force = getattr(openmm, f"Custom{kind}Force")(f"0.5*{parameter}*(({value} - ideal)/sigma)^2")
+        force.addGlobalParameter(parameter, 0.0)
+        for name in ("ideal", "sigma"):
+            getattr(force, f"addPer{kind}Parameter")(name)
+        held = terms.among(heavy)
+        rows = np.column_stack([held.values, held.sigmas]) * scale
+        for atoms, row in zip(held.atoms.tolist(), rows.tolist()):
+            getattr(force, f"add{kind}")(*atoms, row)
+        forces.append(force)
+    return forces
+
+
 def force_of_outliers(ideal: IdealGeometryRestraint) -> openmm.CustomAngleForce:
     """Build the force that holds the angles of ideal geometry more stiffly the more they are outliers."""
     far = f"max(0, abs(theta - ideal)/sigma - {OUTLIER})"
-    force = openmm.CustomAngleForce(f"0.5*{OUTLIER_SCALE}*{ideal.parameter_name}*{far}^2")
-    force.addGlobalParameter(ideal.parameter_name, ideal.force_constant)
+    force = openmm.CustomAngleForce(f"0.5*{OUTLIER_SCALE}*{_stiffness(ideal)}*{far}^2")
+    _add_stiffness(force, ideal)
     for name in ("ideal", "sigma"):
         force.addPerAngleParameter(name)
     angles = ideal.terms.angles
     for atoms, *row in zip(angles.atoms.tolist(), angles.values.tolist(), angles.sigmas.tolist()):
         force.addAngle(*atoms, row)
     return force
+
+
+def force_of_beta_carbons(topology: app.Topology, ideal: IdealGeometryRestraint) -> openmm.CustomTorsionForce:
+    """Build the force that holds each Cβ where the backbone has it."""
+    force = openmm.CustomTorsionForce(
+        f"0.5*{_stiffness(ideal)}*min(apart, {2 * np.pi} - apart)^2/{BETA_CARBON_SIGMA**2}; apart = abs(theta - ideal)"
+    )
+    _add_stiffness(force, ideal)
+    force.addPerTorsionParameter("ideal")
+    carbons = BetaCarbons(topology)
+    for (n, alpha, c, beta), *torsions in zip(carbons.atoms.tolist(), *carbons.torsions.tolist()):
+        for first, second, torsion in ((n, c, torsions[0]), (c, n, torsions[1])):
+            force.addTorsion(first, second, alpha, beta, [torsion])
+    return force
+
+
+def _stiffness(ideal: IdealGeometryRestraint) -> str:
+    return f"({ideal.parameter_name} + {ANGLES_BEYOND})"
+
+
+def _add_stiffness(force: openmm.Force, ideal: IdealGeometryRestraint) -> None:
+    force.addGlobalParameter(ideal.parameter_name, ideal.force_constant)
+    force.addGlobalParameter(ANGLES_BEYOND, 0.0)
 
 
 def stagger_methyls(topology: app.Topology) -> openmm.PeriodicTorsionForce:

@@ -20,11 +20,15 @@ from .improvement import most_borne
 
 MOST_ANGLE_RMSZ, MOST_BOND_RMSZ = 0.7, 0.5
 """RMSZ of angles and of bonds that are borne."""
+MOST_CLASHES = 0.008
+"""Clashes for each heavy atom that are borne in any case: a clashscore of about 4."""
 MORE_BORNE = 1.1
 """Times the RMSZ of a model that is hardly pulled, where these are larger than that: residues that no pull makes ideal are no
 reason to let go of the map."""
 AIM, MOST_STIFFER = 0.98, 3.0
 """Of these, what a stiffer geometry aims at, and by how much it is stiffer at the most."""
+STIFFER_BY = 2.6
+"""Power of the ratio of an RMSZ to its bound by which what it is of is to be held more stiffly."""
 MOST_TIMES = 2.0
 """Of the strength of the stages before, what the final one may be at the most: a model in ideal geometry bears more, and so is as
 near to the truth as one with bent angles."""
@@ -87,7 +91,10 @@ class GeometryBounds:
         return cls(
             MOST_BOND_RMSZ,
             MOST_ANGLE_RMSZ,
-            most_borne("clash", report.clash_count, report.atom_count),
+            max(
+                most_borne("clash", report.clash_count, report.atom_count),
+                int(MOST_CLASHES * report.atom_count),
+            ),
             most_borne("ramachandran_outlier", report.ramachandran_outlier_count, report.ramachandran_count),
             most_borne("rotamer_outlier", report.rotamer_outlier_count, report.rotamer_count),
         )
@@ -129,13 +136,17 @@ def excess(
     return math.log(max(known)) if known else math.nan
 
 
-def stiffer(report: GeometryReport) -> float:
-    """Return the factor by which bonds and angles would have to be stiffer to be within their bounds; 1 where they are.
+def stiffer(report: GeometryReport) -> tuple[float, float]:
+    """Return the factors by which bonds and angles would have to be stiffer to be within their bounds; 1 where they are.
 
-    RMSZ fall by the cube root of the stiffness, as what pulls gives way, too.
+    RMSZ fall by less than the stiffness grows, as what pulls gives way, too.
     """
-    beyond = excess(report)
-    return min(math.exp(3.0 * (beyond - math.log(AIM))), MOST_STIFFER) if beyond > 0 else 1.0
+    bonds, angles = report.bond_rmsz / MOST_BOND_RMSZ, report.angle_rmsz / MOST_ANGLE_RMSZ
+    return _stiffer(bonds), _stiffer(angles)
+
+
+def _stiffer(ratio: float) -> float:
+    return min((ratio / AIM) ** STIFFER_BY, MOST_STIFFER) if ratio > 1.0 else 1.0
 
 
 @dataclass(frozen=True)
@@ -158,10 +169,11 @@ def find_final_strength(
 ) -> StrengthFound | None:
     """Return the largest strength at which the geometry stays within bounds, nearly.
 
-    By how much bonds and angles exceed their bounds grows nearly linearly with the logarithm of the strength, so that the next
-    trial is where a line through the last two crosses zero. The least strength is tried only where counts, of which it allows
-    more, or the bracket ask for it. `measure`: relaxes the model at a strength in kJ/mol per fitted atom; None where it is to
-    stop. Returns the least strength, `LEAST`, where the geometry is within bounds at none; None where it was to stop.
+    By how much bonds and angles exceed their bounds grows nearly linearly with the logarithm of the strength, and counts of
+    outliers with the strength, so that the next trial is where a line through two crosses zero. The least strength is tried
+    only where counts, of which it allows more, or the bracket ask for it. `measure`: relaxes the model at a strength in kJ/mol
+    per fitted atom; None where it is to stop. Returns the least strength, `LEAST`, where the geometry is within bounds at none;
+    None where it was to stop.
     """
     trials: list[StrengthTrial] = []
     strength = most
@@ -189,10 +201,33 @@ def find_final_strength(
 
 
 def _crossing(trials: list[StrengthTrial], limited_by: list[str], bounds: GeometryBounds) -> float | None:
-    """Return the strength at which bonds and angles come to their bounds; None where it is not they that limit it."""
+    """Return the strength at which the first of what limits it comes to its bound; None where that is not known."""
+    found = [
+        _crossing_of_count(trials, name, getattr(bounds, name))
+        for name in limited_by
+        if name.endswith("count")
+    ]
+    if any(name.endswith("rmsz") for name in limited_by):
+        found.append(_crossing_of_rmsz(trials, bounds))
+    return min((each for each in found if each is not None), default=None)
+
+
+def _crossing_of_count(trials: list[StrengthTrial], name: str, bound: int) -> float | None:
+    """Return where a line through the counts of the nearest trials on both sides of a bound crosses it."""
+    counts = sorted((each.strength, getattr(each, name)) for each in trials if math.isfinite(each.angle_rmsz))
+    above = next((each for each in counts if each[1] > bound), None)
+    below = max((each for each in counts if above is not None and each[0] < above[0]), default=None)
+    if above is None or below is None:
+        return None
+    part = (bound + 0.5 - below[1]) / (above[1] - below[1])
+    return below[0] + part * (above[0] - below[0])
+
+
+def _crossing_of_rmsz(trials: list[StrengthTrial], bounds: GeometryBounds) -> float | None:
+    """Return where bonds and angles come to their bounds."""
     known = {math.log(each.strength): excess(each, bounds.bond_rmsz, bounds.angle_rmsz) for each in trials}
     nearest = sorted((at for at in known if math.isfinite(known[at])), key=lambda at: abs(known[at]))[:2]
-    if not nearest or not any(name.endswith("rmsz") for name in limited_by):
+    if not nearest:
         return None
     first, last = nearest[0], nearest[-1]
     slope = _USUAL_SLOPE if first == last else (known[first] - known[last]) / (first - last)

@@ -85,7 +85,7 @@ class FinalTrials:
         """Minimise in ideal geometry as stiff as its bounds ask for; return what is reached, None where it was to stop before."""
         report = None
 
-        def asked(positions: np.ndarray) -> float:
+        def asked(positions: np.ndarray) -> tuple[float, float]:
             nonlocal report
             report = self.geometry(positions)
             return stiffer(report)

@@ -38,7 +38,7 @@ from ..restraints import (
     make_restraints,
 )
 from ..restraints.contacts import CONTACT_FORCE_CONSTANT, ContactRestraint
-from .final_geometry import CONTACT_SCALE, RESTRAINT_SCALES, force_of_outliers, stagger_methyls, stiffen
+from .final_geometry import CONTACT_SCALE, RESTRAINT_SCALES, forces_at_rest, stiffen
 from .fit_map import FitMap
 from .installed_extensions import extensions
 from .options import RestraintOptions, RunOptions
@@ -201,9 +201,7 @@ class FitSystems:
         )
         # Constraints would be springs, which take the minimiser four times as long.
         system = self.with_density(density, stiff, ideal.terms, constraints=None, rigidWater=False)
-        more = (stagger_methyls(self.prepared.topology), force_of_outliers(ideal))
-        for force in more:
-            force.setForceGroup(RESTRAINT_GROUP)
+        more = forces_at_rest(self.prepared.topology, ideal)
         for force in (contacts.create_force(), *more, *([] if self._ideal else ideal.create_forces())):
             system.addForce(force)
         return system, ideal

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -13,6 +13,7 @@ from ..base.units import ANGSTROM_PER_NANOMETER, positions_in_angstrom
 from ..energies.density_fit import DensityFit
 from ..models.chemistry.stereocentres import with_hydrogens_opposite
 from .descent import descend
+from .final_geometry import EXCESS_PARAMETERS
 from .fit_systems import FitSystems
 from .interrupts import Stop
 from .platforms import in_double_precision, make_context
@@ -146,13 +147,13 @@ class Minimizer:
         density: DensityFit,
         iterations: int,
         stop: Stop,
-        stiffer: Callable[[np.ndarray], float],
+        stiffer: Callable[[np.ndarray], Sequence[float]],
         stiff: bool = False,
     ) -> None:
         """Minimise in ideal geometry, all atoms kept apart.
 
-        `stiffer` returns for positions (N, 3) in Å by which factor their geometry is to be held more stiffly, 1 where it is near
-        enough to the ideal one. That costs less correlation than a weaker pull.
+        `stiffer` returns for positions (N, 3) in Å by which factors their bonds and angles are to be held more stiffly, 1 where
+        they are near enough to the ideal ones. That costs less correlation than a weaker pull.
         """
         if iterations == 0:
             return
@@ -164,14 +165,16 @@ class Minimizer:
         for name, value in context.getParameters().items():
             if name in there:
                 resting.setParameter(name, value)
-        constant = ideal.force_constant
+        resting.setParameter(ideal.parameter_name, ideal.force_constant)
+        stiffness = np.ones(len(EXCESS_PARAMETERS))
         for _ in range(MOST_PASSES):
-            resting.setParameter(ideal.parameter_name, constant)
+            for name, times in zip(EXCESS_PARAMETERS, stiffness.tolist()):
+                resting.setParameter(name, (times - 1.0) * ideal.force_constant)
             self.minimize(resting, iterations, stop)
-            factor = 1.0 if stop.requested else stiffer(_positions(resting))
-            if factor <= 1.0:
+            factors = 1.0 if stop.requested else np.array(stiffer(_positions(resting)))
+            if np.all(factors <= 1.0):
                 break
-            constant *= factor
+            stiffness *= factors
         context.setPositions(resting.getState(positions=True).getPositions())
 
 

@@ -95,7 +95,7 @@ class StageContext:
         self._engine.safeguard.run(self.context, ways, hottest_bearable(0.0))
 
     def rest_in_ideal_geometry(
-        self, iterations: int, stop: StopRequest, stiffer: Callable[[np.ndarray], float]
+        self, iterations: int, stop: StopRequest, stiffer: Callable[[np.ndarray], tuple[float, float]]
     ) -> None:
         """Minimise in ideal geometry, see `Minimizer.bring_to_rest`."""
         how = iterations, stop, stiffer, self.stage.final

@@ -20,6 +20,7 @@ GEOMETRY = (
     ("clashscore", "clashscore", ".1f"),
     ("Ramachandran outliers", "ramachandran_outlier_count", "d"),
     ("rotamer outliers", "rotamer_outlier_count", "d"),
+    ("Cβ deviations > 0.25 Å", "c_beta_outlier_count", "d"),
     ("twisted peptides", "twisted_count", "d"),
     ("wrong-handed Cα", "wrong_alpha_count", "d"),
     ("sugar pucker outliers", "pucker_outlier_count", "d"),

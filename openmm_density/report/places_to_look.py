@@ -11,6 +11,7 @@ from ..validation.named_residues import ResidueFinder
 OUTLIERS = (
     ("Ramachandran outliers", "ramachandran_outliers"),
     ("Rotamer outliers", "rotamer_outliers"),
+    ("Cβ deviations", "c_beta_outliers"),
     ("Sugar pucker outliers", "pucker_outliers"),
     ("Sugars with an unusual ring", "pyranose_outliers"),
     ("Suite outliers", "suite_outliers"),

@@ -29,6 +29,7 @@ from ..models.chemistry.side_chains import LARGEST_DEVIATION, from_staggered, si
 from ..models.chemistry.stereocentres import chiral_centres
 from ..models.chemistry.torsions import peptide_torsions, torsion_angles
 from .all_atom_contacts import AllAtoms, RidingHydrogens
+from .beta_carbons import LARGE_DEVIATION, BetaCarbons
 from .ideal_values import OUTLIER, GeometryScores, IdealValues
 from .metals import MetalReport, Metals
 from .nucleic_acids import NucleicAcidReport, NucleicAcids, base_pair_changes
@@ -94,6 +95,10 @@ class GeometryReport:
     rotamer_count: int
     rotamer_outlier_count: int
     rotamer_outliers: list[str]  # Where they are
+    # `c_beta_count`, `c_beta_outlier_count`: Cβ, and those 0.25 Å or more from where the backbone has them, see `BetaCarbons`.
+    c_beta_count: int
+    c_beta_outlier_count: int
+    c_beta_outliers: list[str]  # Where they are
     nucleic_acids: NucleicAcidReport = field(repr=False)
     sugars: SugarReport = field(repr=False)
     metals: MetalReport = field(repr=False)
@@ -110,6 +115,7 @@ class GeometryReport:
         for name, count in (
             ("ramachandran_outlier_count", self.ramachandran_count),
             ("rotamer_outlier_count", self.rotamer_count),
+            ("c_beta_outlier_count", self.c_beta_count),
             ("twisted_count", len(self.peptides)),
             ("wrong_alpha_count", sum(name.endswith(" CA") for name in self.centres)),
         ):
@@ -157,6 +163,7 @@ class ModelGeometry:
         self._ideal = ideal_values(topology, self._bonds, self._angles)
         self._scored, self._nucleic_acids = IdealValues(topology), NucleicAcids(topology)
         self._sugars, self._metals = SugarRings(topology), Metals(topology)
+        self._beta_carbons = BetaCarbons(topology)
         self._peptides, self._centres = peptide_torsions(topology), chiral_centres(topology)
         self._backbone, self._side_chains = backbone_torsions(topology), side_chain_torsions(topology)
         self._peptide_names = tuple(_describe(self._atoms, each[[0, 3]]) for each in self._peptides)
@@ -189,6 +196,7 @@ class ModelGeometry:
             **_chirality_fields(atoms, self._centres, improper, self._centre_names),
             **backbone,
             **_rotamer_fields(topology, rotamer_deviations(self._side_chains, positions)),
+            **_beta_carbon_fields(topology, self._beta_carbons, positions),
             nucleic_acids=self._nucleic_acids.report(positions),
             sugars=self._sugars.report(positions),
             metals=self._metals.report(positions),
@@ -261,6 +269,18 @@ def _rotamer_fields(topology: app.Topology, chains: RotamerDeviations) -> dict[s
         "rotamer_count": len(chains.residues),
         "rotamer_outlier_count": len(eclipsed),
         "rotamer_outliers": [residue_label(residues[i]) for i in eclipsed],
+    }
+
+
+def _beta_carbon_fields(
+    topology: app.Topology, carbons: BetaCarbons, positions: np.ndarray
+) -> dict[str, Any]:
+    residues = list(topology.residues())
+    outliers = carbons.residues[carbons.deviations(positions) >= LARGE_DEVIATION]
+    return {
+        "c_beta_count": len(carbons.residues),
+        "c_beta_outlier_count": len(outliers),
+        "c_beta_outliers": [residue_label(residues[i]) for i in outliers],
     }
 
 

@@ -11,6 +11,7 @@ from openmm_density.fitting.final_strength import (
     MOST_BOND_RMSZ,
     MOST_STIFFER,
     NEAR_ENOUGH,
+    STIFFER_BY,
     GeometryBounds,
     StrengthTrial,
     find_final_strength,
@@ -94,13 +95,13 @@ def test_bounds_are_those_of_ideal_geometry_of_the_relaxed_model_and_the_noise_o
     assert GeometryBounds.of_relaxed(none).ramachandran_outlier_count == 1
     # Without Ramachandran tables, and without bonds that have an ideal length, these set no bound.
     trial = StrengthTrial(5.0, math.nan, 0.6, 0, None, 0)
-    assert bounds.exceeded_by(trial) == [] and stiffer(trial) == 1.0
+    assert bounds.exceeded_by(trial) == [] and stiffer(trial) == (1.0, 1.0)
 
 
 def test_what_is_beyond_ideal_geometry_is_held_more_stiffly_by_as_much():
     within = StrengthTrial(50.0, MOST_BOND_RMSZ, MOST_ANGLE_RMSZ, 9, 9, 9)
-    assert stiffer(within) == 1.0
-    # An RMSZ falls by the cube root, and the worse of two decides.
-    beyond = replace(within, bond_rmsz=0.55, angle_rmsz=0.91)
-    assert 0.9 < 1.3 / stiffer(beyond) ** (1 / 3) < 1.0
-    assert stiffer(replace(within, angle_rmsz=7.0)) == MOST_STIFFER
+    assert stiffer(within) == (1.0, 1.0)
+    # Bonds and angles each by their own.
+    bonds, angles = stiffer(replace(within, bond_rmsz=0.55, angle_rmsz=0.91))
+    assert 0.9 < 1.1 / bonds ** (1 / STIFFER_BY) < 1.0 and 0.9 < 1.3 / angles ** (1 / STIFFER_BY) < 1.0
+    assert stiffer(replace(within, angle_rmsz=7.0)) == (1.0, MOST_STIFFER)

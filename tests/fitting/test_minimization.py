@@ -11,6 +11,7 @@ from openmm import app
 from openmm_density.base.errors import SimulationError
 from openmm_density.base.units import positions_in_angstrom
 from openmm_density.fitting.descent import descend
+from openmm_density.fitting.final_geometry import EXCESS_PARAMETERS
 from openmm_density.fitting.interrupts import Deadline
 from openmm_density.fitting.minimization import MOST_PASSES, Minimizer
 from openmm_density.fitting.stability import Safeguard
@@ -121,7 +122,12 @@ def pressed_together(pull):
     def at_rest(density, positions, stiff):
         contacts = ContactRestraint(topology, positions)
         parted = copy.deepcopy(system)
-        parted.addForce(contacts.create_force())
+        force, name = contacts.create_force(), contacts.parameter_name
+        stiff = " + ".join((name, *EXCESS_PARAMETERS))
+        force.setEnergyFunction(force.getEnergyFunction().replace(name, f"({stiff})"))
+        for parameter in EXCESS_PARAMETERS:
+            force.addGlobalParameter(parameter, 0.0)
+        parted.addForce(force)
         return parted, contacts
 
     systems = SimpleNamespace(
@@ -140,7 +146,7 @@ def test_what_a_density_spoils_is_held_the_more_stiffly_until_it_is_near_enough(
 
     def stiffer(positions):
         tried.append(positions)
-        return (*factors, 1.0)[len(tried) - 1]
+        return 1.0, (*factors, 1.0)[len(tried) - 1]
 
     minimizer.bring_to_rest(context, None, 60, SimpleNamespace(requested=False), stiffer)
     apart = positions_in_angstrom(context.getState(positions=True).getPositions(asNumpy=True))

@@ -312,6 +312,9 @@ def _validation(known: TableInput) -> _Rows:
                 "openmm-density: a torsion over 40° from staggered; *not MolProbity's rotamer outliers*",
             )
         )
+    if theirs.get("c_beta_outlier_percent") is None and geometry["c_beta_count"]:
+        share = percent(geometry["c_beta_outlier_count"], geometry["c_beta_count"])
+        rows.append(("Cβ outliers (%)", share, "openmm-density: MolProbity's definition, our implementation"))
     if theirs.get("clashscore") is None:
         text = "openmm-density: MolProbity's definition, our implementation, hydrogens at ideal places"
         rows.append(("Clashscore", _number(geometry["clashscore"], 2), text))
@@ -359,7 +362,7 @@ def _footnotes(known: TableInput) -> list[str]:
     ]
     if cctbx is None:
         notes.append(
-            "Not here: MolProbity's rotamer outliers, CaBLAM, Cβ deviations, Ramachandran Z and MolProbity score. "
+            "Not here: MolProbity's rotamer outliers, CaBLAM, Ramachandran Z and MolProbity score. "
             f"{INSTALL} brings what cctbx computes of them; MolProbity (molprobity.biochem.duke.edu) and Phenix, free for "
             "academic use, have all."
         )
