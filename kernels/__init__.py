@@ -1,19 +1,19 @@
-"""Operators for density and geometry, in one unit of length and free of files, topologies and OpenMM.
+"""Operators for density and geometry, independent of the unit of length, of files, topologies and OpenMM.
 
-A folder that holds a ``cpu.cpp`` is a family of operators, and nothing else lists it:
+Each folder with a ``cpu.cpp`` is a family of operators; no list names it:
 
 - ``__init__.py``: schema, dispatch and documentation of its operators
 - ``reference.py``: the oracle, in plain PyTorch and float64
 - ``cpu.cpp``: C++ that checks tensors and registers the operators, with the kernel in headers
-- ``interface.h`` and ``interface.cpp``: what a force of OpenMM calls of the kernel, on plain memory, in a library of its own
-  which takes seconds less to compile, as torch's headers are not in it; other files ``.cpp`` are compiled beside it, and
+- ``interface.h`` and ``interface.cpp``: the functions of the kernel that a force of OpenMM calls, on plain memory, in a library
+  of their own, which compiles seconds faster without torch's headers; other ``.cpp`` files are compiled with it, and
   operators call them there
 - ``gpu.py``: Triton, with larger kernels in files of their own
 - ``example.py``: a small evaluation, by which ``openmm-density doctor`` tries a GPU
 
-``local_dynamics`` is none: it minimises and moves a few atoms, on plain memory alone.
+``local_dynamics`` is not one: it minimises and moves a few atoms, on plain memory only.
 
-What they share: ``library`` defines and finds them, ``compilation`` compiles and loads the C++, ``autograd`` differentiates a
+Shared modules: ``library`` defines and finds them, ``compilation`` compiles and loads the C++, ``autograd`` differentiates a
 value that comes with its gradient, ``table_checks`` validates a table once, ``tuning`` chooses launch configurations; headers.
 
 They live in the torch namespace ``openmm_density::`` and can be called from Python and TorchScript.

@@ -7,12 +7,12 @@ from .table_checks import check_scale
 
 
 def with_derivative(value: Tensor, gradient: Tensor, positions: Tensor) -> Tensor:
-    """Return a value that autograd differentiates to the gradient that came with it; callable from TorchScript.
+    """Return a value whose derivative in autograd is the given gradient; callable from TorchScript.
 
-    An autograd formula registered with the operator would serve as well, but it is Python, and runs at every call: within a
-    simulation it would wait for the interpreter's lock in every step, and bring Ctrl-C into the middle of one. `value` ():
-    worked out of the positions without autograd; `gradient`: its derivative with respect to them. Returns (), the same value.
-    It can be differentiated once, with respect to the positions alone.
+    An autograd formula registered with the operator would do, but it is Python and runs at every call: within a
+    simulation it would wait for the interpreter's lock in every step, and let Ctrl-C interrupt one. `value` ():
+    computed from the positions without autograd; `gradient`: its derivative with respect to them. Returns (), the same value.
+    It can be differentiated once, with respect to the positions only.
     """
     if torch.is_grad_enabled() and positions.requires_grad:
         with torch.no_grad():  # not detach(), which freezing a module removes

@@ -1,8 +1,8 @@
-"""Compile C++ for this processor, once per machine: an operator's, which is loaded as well, or other code of the package.
+"""Compile C++ for this processor, once per machine: operators, which are also loaded, or other code of the package.
 
-``loading`` loads an operator's library, ``probe`` tells how each stands without loading it, ``libraries`` finds a library in the
-cache or has it compiled by one process while others wait, ``sources`` says what is compiled with which flags, ``compiler`` and
-``commands`` run the compiler, and ``cache_folder`` keeps the libraries where nobody else can exchange them.
+``loading`` loads an operator's library, ``probe`` reports its state without loading it, ``libraries`` finds a library in the
+cache or has one process compile it while others wait, ``sources`` defines files and flags, ``compiler`` and
+``commands`` run the compiler, and ``cache_folder`` keeps the libraries where nobody else can replace them.
 """
 
 from .commands import BuildError, warn_once

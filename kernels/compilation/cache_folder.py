@@ -1,4 +1,4 @@
-"""The folder of what is compiled here, where nobody else can put anything: what lies in it is loaded into the process."""
+"""The folder of compiled libraries, closed to others: the process loads what it contains."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-# Beside the one that the environment names.
+# Used if the environment names no other.
 _TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")
 _FOR_THIS_USER = 0o700
 
 
 class UnsafeFileError(PermissionError):
-    """A file that somebody else could have written; the message says why."""
+    """A file that somebody else could have written, for the reason in the message."""
 
 
 def wanted_folder() -> Path:
@@ -32,10 +32,10 @@ def wanted_folder() -> Path:
 
 
 def usable_folder() -> tuple[Path, str | None]:
-    """Return the folder to look into, and why that is not the one which the environment asks for.
+    """Return the folder to use, and why it is not the one that the environment asks for.
 
-    Nothing is made here. Links are resolved, so that what was checked is what is used. Returns `folder`: the folder that is
-    asked for, where only this user (or root, or who installed this package) can write; else the temporary one of this user,
+    Nothing is created. Links are resolved, so that the checked folder is the one used. Returns `folder`: the folder that is
+    asked for, if only this user, root, or the installer of this package can write there; else this user's temporary one,
     which may not exist. `problem`: who else could write in the first.
     """
     wanted = wanted_folder()
@@ -54,14 +54,14 @@ def make(folder: Path) -> bool:
             with suppress(FileExistsError):
                 os.mkdir(place, _FOR_THIS_USER)
         with tempfile.TemporaryFile(dir=folder):
-            # Anybody can make a name in /tmp, also after it was looked for.
+            # Anybody can create a name in /tmp, even after a check.
             return danger(folder) is None
     except OSError:
         return False
 
 
 def make_temporary() -> Path:
-    """Create a folder for this user below the system's temporary one; it serves later processes as well, if it stays."""
+    """Create a folder for this user below the system's temporary one; later processes use it too, if it stays."""
     for folder in _temporary_folders():
         if danger(folder) is None and make(folder):
             return folder
@@ -75,10 +75,10 @@ def make_temporary() -> Path:
 
 
 def danger(folder: Path) -> str | None:
-    """Return why somebody else could exchange what lies in a folder, as in ``/scratch belongs to nina``; None where nobody can.
+    """Return why somebody else could replace files in a folder, as in ``/scratch belongs to nina``; None where nobody can.
 
-    The folder and all above it must belong to this user, to root, or to who installed this package, and nobody else may write
-    in it; in those above it, others may where the sticky bit keeps them from renaming what is not theirs.
+    The folder and all above it must belong to this user, to root, or to the installer of this package, and nobody else may write
+    in it; in those above it, others may where the sticky bit keeps them from renaming others' files.
     """
     real = Path(os.path.realpath(folder))
     for place in (real, *real.parents):
@@ -112,7 +112,7 @@ def read_own(path: Path) -> bytes:
 
 
 def keep_from_others(path: Path) -> None:
-    """Take from others the right to write to a file of ours, which the umask may have given."""
+    """Revoke others' permission to write to our file, which the umask may have granted."""
     os.chmod(path, stat.S_IMODE(os.stat(path).st_mode) & ~0o022)
 
 
@@ -123,7 +123,7 @@ def _temporary_folders() -> list[Path]:
 
 
 def _is_trusted(owner: int) -> bool:
-    # Who installed this package has its code run in any case.
+    # The installer of this package has code run in any case.
     return owner in (os.geteuid(), 0, _installer())
 
 
@@ -141,7 +141,7 @@ def _other_writers(found: os.stat_result) -> str | None:
 
 
 def _is_private_group(number: int) -> bool:
-    """Return whether a group is that of one user alone, as many systems have it, where folders are made writable by groups."""
+    """Return whether a group belongs to one user only, as on many systems, where folders are writable by groups."""
     with suppress(KeyError):
         group, user = grp.getgrgid(number), pwd.getpwuid(os.geteuid())
         return user.pw_gid == number and group.gr_name == user.pw_name and set(group.gr_mem) <= {user.pw_name}
@@ -150,7 +150,7 @@ def _is_private_group(number: int) -> bool:
 
 @functools.cache
 def _unmapped_owner() -> int | None:
-    """Return what the owners of folders look like that a container of this user's cannot name, root among them."""
+    """Return the owner id of folders whose owners, root included, this user's container cannot name."""
     with suppress(OSError, ValueError):
         mapped = sum(int(line.split()[2]) for line in Path("/proc/self/uid_map").read_text().splitlines())
         if mapped < 2**32 - 1:

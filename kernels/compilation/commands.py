@@ -1,4 +1,4 @@
-"""A compiler's commands, side by side in processes of their own, which end with the program."""
+"""A compiler's commands, in parallel processes that end with the program."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _warned: set[str] = set()
 
 
 class BuildError(Exception):
-    """C++ cannot serve: a sentence, and in ``output`` what the compiler or the loader printed."""
+    """C++ is not available: a sentence on why, and in ``output`` what the compiler or the loader printed."""
 
     def __init__(self, sentence: str, output: str = "") -> None:
         super().__init__(sentence)
@@ -25,7 +25,7 @@ class BuildError(Exception):
 
     @property
     def first_error(self) -> str | None:
-        """The first line in which the compiler speaks of an error."""
+        """Return the first line in which the compiler reports an error."""
         return next((line.strip() for line in self.output.splitlines() if "error:" in line), None)
 
 
@@ -37,7 +37,7 @@ def warn_once(kind: str, message: str) -> None:
 
 
 class _Running:
-    """The commands that run now: no more than `processors`, as each compiler needs half a gigabyte of memory."""
+    """The running commands: no more than `processors`, as each compiler needs half a gigabyte of memory."""
 
     def __init__(self) -> None:
         self.processors = threading.BoundedSemaphore(len(os.sched_getaffinity(0)))
@@ -52,21 +52,21 @@ class _Running:
             process = subprocess.Popen(
                 command,
                 cwd=folder,
-                # The compiler's own temporaries go where they are swept up if it is killed.
+                # The compiler's temporary files go where they are removed if it is killed.
                 env=os.environ | {"LC_ALL": "C", "TMPDIR": str(folder)},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
                 errors="replace",
-                # A compiler is several processes, which are killed together.
+                # A compiler consists of several processes, which are killed together.
                 start_new_session=True,
             )
             self._processes[process] = folder
         return process
 
     def forget(self, process: subprocess.Popen[str]) -> None:
-        """Forget a command that has ended by itself: with the program its thread ends too, without a word."""
+        """Forget a command that has ended by itself: at the program's end its thread ends too, silently."""
         with self._lock:
             self._processes.pop(process, None)
             if self._is_over:
@@ -98,7 +98,7 @@ os.register_at_fork(after_in_child=_fresh_running)
 
 
 def end_commands() -> None:
-    """End all commands at once, and let no other begin: the program ends."""
+    """End all commands and start no more: the program ends."""
     _running.end()
 
 

@@ -1,4 +1,4 @@
-"""The C++ compiler: which one, with which flags, and what it says."""
+"""The C++ compiler: which one, with which flags, and its messages."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ FLAGS = (
     *("-fPIC", "-fvisibility=hidden", "-pipe"),
 )
 EXPORTED_NAMES = KERNELS / "exported_names.map"
-# The linkers of other systems than Linux take no such file.
+# Linkers of systems other than Linux do not accept such a file.
 LINK_FLAGS = (f"-Wl,--version-script={EXPORTED_NAMES}",) if sys.platform == "linux" else ()
 FLAGS_VARIABLE = "OPENMM_DENSITY_CXXFLAGS"
 _SECONDS = 900.0
 
 
 class Compiler(NamedTuple):
-    """A compiler's command, and what it says of its version."""
+    """A compiler's command, and the version that it reports."""
 
     command: tuple[str, ...]
     version: str
@@ -60,7 +60,7 @@ def find_compiler() -> Compiler:
 
 
 def compile_library(target: Path, source: Source, compiler: Compiler) -> dict[str, Any]:
-    """Compile a source, with the best flags that the compiler takes; several files at once, one for each processor."""
+    """Compile a source with the best flags that the compiler accepts; several files at once, one for each processor."""
     failures: list[str] = []
     started = time.monotonic()
     for flags in _attempts(source, compiler):
@@ -100,7 +100,7 @@ class _Run(NamedTuple):
 
 
 def _commands(target: Path, source: Source, compiler: Compiler, flags: tuple[str, ...]) -> list[list[str]]:
-    """Return the commands that compile a source file by file, and last the one that makes the library: of one file at once."""
+    """Return the commands that compile a source file by file and then link the library; a single command for one file."""
     compiled = [*compiler.command, *FLAGS, *flags, *source.compile_flags, f"-I{KERNELS}"]
     end = [*LINK_FLAGS, *source.link_flags, "-o", str(target)]
     if not source.parts:
@@ -113,7 +113,7 @@ def _commands(target: Path, source: Source, compiler: Compiler, flags: tuple[str
 
 
 def _run(commands: list[list[str]], folder: Path, source: Source, compiler: Compiler) -> list[_Run]:
-    """Run commands side by side, as many at once in this process as there are processors."""
+    """Run commands in parallel, as many at once in this process as there are processors."""
     try:
         done = run_commands(commands, folder, _SECONDS)
     except subprocess.TimeoutExpired as error:
@@ -125,7 +125,7 @@ def _run(commands: list[list[str]], folder: Path, source: Source, compiler: Comp
 
 
 def _words_of(variable: str) -> list[str]:
-    """Split what an environment variable holds as a shell would."""
+    """Split the value of an environment variable as a shell would."""
     try:
         return shlex.split(os.environ.get(variable, ""))
     except ValueError as error:
@@ -135,18 +135,18 @@ def _words_of(variable: str) -> list[str]:
 
 
 def _attempts(source: Source, compiler: Compiler) -> list[tuple[str, ...]]:
-    """Return the flags to try, best first: for this processor and with OpenMP, then without what is refused."""
+    """Return the flags to try, best first: for this processor and with OpenMP, then without refused ones."""
     if not source.native:
         return [()]
     given = FLAGS_VARIABLE in os.environ
     processor = [tuple(_words_of(FLAGS_VARIABLE))] if given else [("-march=native",), ()]
-    # Clang's OpenMP is another runtime than torch's libgomp: two in one process compete for the processor.
+    # Clang's OpenMP runtime differs from torch's libgomp: two in one process compete for the processor.
     threads = [()] if "clang" in compiler.version else [("-fopenmp",), ()]
     return [(*openmp, *chosen) for chosen in processor for openmp in threads]
 
 
 def _source_is_wrong(output: str, source: Source) -> bool:
-    """Return whether a compiler complains of our source, which no other flags cure, and not of its own parts."""
+    """Return whether a compiler rejects our source, which other flags cannot fix, rather than missing parts of its own."""
     ours = tuple(str(file.parent) for file in (*source.files, *source.headers))
     return any(
         line.startswith(ours) and " error: " in line and "omp.h" not in line for line in output.splitlines()

@@ -1,4 +1,4 @@
-"""Compiled libraries in the cache folder: found by what decides their contents, or compiled into it."""
+"""Compiled libraries in the cache folder: found by everything that determines their contents, or compiled into it."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from .commands import BuildError, warn_once
 from .compiler import EXPORTED_NAMES, FLAGS, FLAGS_VARIABLE, Compiler, compile_library, find_compiler
 from .sources import Source
 
-# A library's name, see `_stem`, and what `tempfile` adds. Not .build-*, which versions with locks of another kind sweep away.
+# A library's name, see `_stem`, and `tempfile`'s suffix. Not .build-*, which versions with another kind of lock remove.
 _WORKSPACE = re.compile(r"[\w-]+-[0-9a-f]+-[0-9a-f]+\.compiling-\w+")
-# Where locks tell nothing, as on file systems without: no build takes that long.
+# Without locks, as on some file systems: no build takes that long.
 _ABANDONED_SECONDS = 24 * 3600.0
 
 _swept: set[Path] = set()
 
 
 def library(source: Source, check: Callable[[Path], object]) -> Path:
-    """Return the library of a C++ file: from the cache folder, or compiled now.
+    """Return the library of a C++ file, from the cache folder or compiled now.
 
     `check`: what loads the library. Where that raises `OSError` (another C library than the one it was linked against,
     or a damaged disk) it is compiled anew. Raises BuildError if it cannot be compiled; OSError if it cannot be stored
@@ -57,7 +57,7 @@ def library(source: Source, check: Callable[[Path], object]) -> Path:
     try:
         compiler: Compiler | None = find_compiler()
     except BuildError:
-        # Compute nodes often lack the compiler that the login node has: what was compiled there serves.
+        # Compute nodes often lack the login node's compiler: a library compiled there can be used.
         if os.environ.get("CXX") or not find_library(cache, source, None):
             raise
         compiler = None
@@ -87,7 +87,7 @@ def find_library(cache: Path, source: Source, compiler: Compiler | None) -> Path
 
 
 def read_record(library: Path) -> dict[str, Any] | None:
-    """Return what `compile_library` said of a library; None unless it is as it was compiled, and nobody else's."""
+    """Return `compile_library`'s record of a library; None unless the library is unchanged and our own."""
     try:
         record: dict[str, Any] = json.loads(cache_folder.read_own(_record_path(library)))
         if hashlib.sha256(cache_folder.read_own(library)).hexdigest() == record["sha256"]:
@@ -132,7 +132,7 @@ def _build(cache: Path, source: Source, compiler: Compiler) -> Path:
 
 
 def _store(workspace: Path, record: dict[str, Any], library: Path) -> None:
-    """Move a compiled library into the cache, and then its record, without which it does not count."""
+    """Move a compiled library into the cache, then its record, without which it does not count."""
     (workspace / "record").write_text(json.dumps(record, indent=1))
     for name, target in ((library.name, library), ("record", _record_path(library))):
         # Out of a folder in which only this user can write, where `atomic_files.replacing` would write beside the target.
@@ -141,7 +141,7 @@ def _store(workspace: Path, record: dict[str, Any], library: Path) -> None:
 
 
 def _temporary_cache(reason: str, remedy: str) -> Path:
-    """Create a folder for this user below the system's temporary one, and say so."""
+    """Create and report a folder for this user below the system's temporary one."""
     folder = cache_folder.make_temporary()
     warn_once(
         "temporary cache",
@@ -152,7 +152,7 @@ def _temporary_cache(reason: str, remedy: str) -> Path:
 
 
 def _stem(source: Source, compiler: Compiler | None) -> str:
-    """Return the name of a library, made of what decides its contents; without a compiler, a pattern for any compiler's."""
+    """Return the name of a library, derived from everything that determines its contents; a pattern if no compiler is given."""
     inputs = _digest(
         [(file.name, file.read_bytes()) for file in (*source.headers, *source.files)],
         FLAGS,
@@ -187,7 +187,7 @@ def _processor() -> str:
 
 
 def _sweep(cache: Path, own_stem: str | None = None) -> None:
-    """Remove the folders of builds that were killed; what has other names is the user's."""
+    """Remove the folders of builds that were killed; files with other names are the user's."""
     for workspace in cache.glob("*.compiling-*"):
         if not _WORKSPACE.fullmatch(workspace.name):
             continue
@@ -196,7 +196,7 @@ def _sweep(cache: Path, own_stem: str | None = None) -> None:
             shutil.rmtree(workspace, ignore_errors=True)
             continue
         with suppress(OSError), build_lock(cache / f"{stem}.lock", seconds=0) as held:
-            # Whoever is compiling another library at this moment holds its lock, if the file system has any.
+            # A process that is compiling another library now holds its lock, if the file system has locks.
             if held or (held is None and time.time() - workspace.lstat().st_mtime > _ABANDONED_SECONDS):
                 shutil.rmtree(workspace, ignore_errors=True)
 
@@ -206,11 +206,11 @@ _SECONDS = 900.0
 
 @contextmanager
 def build_lock(path: Path, seconds: float = _SECONDS) -> Iterator[bool | None]:
-    """Hold the lock of a build, and say whether it is held.
+    """Hold the lock of a build, and yield whether it is held.
 
     The operating system keeps such a lock for one holder, also among threads, and ends it with its process, however that ends.
-    Not holding it (a file system without locks, a builder that is stopped for good) costs a second compilation and nothing
-    else: every build has a folder of its own, from which its results are moved into place. Yields True if it is held, False if
+    Without it (a file system without locks, a builder that is stopped for good) a second compilation is all that is lost:
+    every build has a folder of its own, from which its results are moved into place. Yields True if it is held, False if
     somebody else holds it, None if the file system has no locks.
     """
     lock = FileLock(path, timeout=seconds, thread_local=False, fallback_to_soft=False)
@@ -229,7 +229,7 @@ def build_lock(path: Path, seconds: float = _SECONDS) -> Iterator[bool | None]:
 
 
 class _Builds:
-    """The bars of all threads that compile, from the first build to the end of the last that runs beside it."""
+    """The progress bars of all compiling threads, from the first build to the end of the last concurrent one."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -259,7 +259,7 @@ class _Builds:
 
 
 def _bars() -> Any:
-    """Return what shows builds: nothing where lines cannot be drawn anew, in a notebook or beside a progress bar of rich."""
+    """Return the display of builds: none where lines cannot be redrawn, in a notebook or beside one of rich's progress bars."""
     from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
     is_terminal = sys.stderr is not None and sys.stderr.isatty()
@@ -285,5 +285,5 @@ os.register_at_fork(after_in_child=_begin_anew)
 
 
 def shown(title: str) -> Any:
-    """Say that something is being compiled while this lasts, where somebody watches: in a terminal or a notebook."""
+    """Show meanwhile, in a terminal or a notebook, that something is being compiled."""
     return _builds.shown(title)

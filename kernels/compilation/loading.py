@@ -1,4 +1,4 @@
-"""Operators' libraries, loaded into this process."""
+"""Load operators' libraries into this process."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _kernels: dict[str, ctypes.CDLL | BuildError] = {}
 _locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
 
-# A child forked while another thread builds would otherwise wait for a thread that it does not have.
+# A child forked while another thread builds would otherwise wait for a thread that only its parent has.
 os.register_at_fork(after_in_child=_locks.clear)
 
 
@@ -51,12 +51,12 @@ def load(folder: str) -> bool:
 
     The library is kept in a cache folder (``OPENMM_DENSITY_CACHE``, else ``$XDG_CACHE_HOME/openmm-density``, else
     ``~/.cache/openmm-density``) under a name made of the source, the flags, the versions of torch and of the compiler, and the
-    processor. A folder in which others can write is not used, nor is a library that others can
+    processor. Neither a folder nor a library that others can write to is used
     (see `openmm_density.kernels.compilation.cache_folder`). Any number of processes and threads may call at once: one compiles,
-    the others wait for it. ``CXX`` names the compiler (else g++, c++, clang++); ``OPENMM_DENSITY_CXXFLAGS`` replaces
+    the others wait. ``CXX`` names the compiler (else g++, c++, clang++); ``OPENMM_DENSITY_CXXFLAGS`` replaces
     ``-march=native``.
 
-    `folder`: the folder below ``kernels/`` that holds ``cpu.cpp``. Returns True if the C++ serves; False if it cannot
+    `folder`: the folder below ``kernels/`` that holds ``cpu.cpp``. Returns True if the C++ is available; False if it cannot
     be compiled or loaded, after one warning per process.
     """
     outcome = _outcomes.get(folder)
@@ -78,7 +78,7 @@ def load(folder: str) -> bool:
 
 
 def load_all(folders: Sequence[str] | None = None) -> bool:
-    """Load the C++ of folders below ``kernels/``, all by default, compiled side by side; True if all serves, see `load`."""
+    """Load the C++ of folders below ``kernels/``, by default all, compiled in parallel; True if all is available, see `load`."""
     wanted = operator_folders() if folders is None else tuple(folders)
     kernels = kernel_folders() if folders is None else [folder for folder in wanted if has_kernel(folder)]
     with ThreadPoolExecutor(max(len(wanted) + 1, 1)) as pool:
@@ -87,13 +87,13 @@ def load_all(folders: Sequence[str] | None = None) -> bool:
 
 
 def load_ahead(folders: Sequence[str]) -> None:
-    """Begin to load the C++ of folders below ``kernels/`` in threads, first those needed first: later `load` waits less."""
+    """Begin to load the C++ of folders below ``kernels/`` in threads, in the order of need: later `load` waits less."""
     _begin(load, folders)
 
 
 def _begin(loading: Callable[[str], object], folders: Sequence[str]) -> None:
     def load_quietly(folder: str) -> None:
-        # RuntimeError: of threads and processes that cannot begin any more, as the program ends.
+        # RuntimeError: threads and processes cannot start any more, as the program ends.
         with suppress(BuildError, RuntimeError):
             loading(folder)
 
@@ -113,12 +113,12 @@ def entry_points(folder: str) -> ctypes.CDLL:
 
 
 def load_kernels_ahead(folders: Sequence[str]) -> None:
-    """Begin to load kernels (folders with an ``interface.h``) without their operators, as `load_ahead`: a force needs no more."""
+    """Begin to load kernels (folders with an ``interface.h``) without operators, as `load_ahead`: all that a force needs."""
     _begin(entry_points, folders)
 
 
 def kernels_serve(folders: Sequence[str]) -> bool:
-    """Return whether the kernels of folders with an ``interface.h`` can be had, after compiling them side by side if need be."""
+    """Return whether the kernels of folders with an ``interface.h`` are available, compiling them in parallel if need be."""
 
     def serves(folder: str) -> bool:
         with suppress(BuildError):
@@ -136,7 +136,7 @@ def outcome_of(folder: str) -> Outcome | None:
 
 
 def error_text(folder: str) -> str:
-    """Return the commands that failed for a folder, compiled if it was not yet, and what they printed; else nothing."""
+    """Return the failed commands of a folder, which is compiled if it was not yet, and their output; empty if none failed."""
     load(folder)
     outcome = _outcomes[folder]
     return "" if outcome.loaded else outcome.output or f"{outcome.error}\n"

@@ -1,4 +1,4 @@
-"""How the C++ of every operator stands, told without compiling or loading anything."""
+"""The state of every operator's C++, without compiling or loading anything."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from .sources import operator_folders, operator_source
 
 @dataclass(frozen=True)
 class Status:
-    """How the C++ of one kernel folder stands on this machine and in this process."""
+    """The state of a kernel folder's C++ on this machine and in this process."""
 
     folder: str  # The folder below ``kernels/``
-    # `compiler`, `compiler_version`: the compiler's command and the first line that it says of itself; None where
+    # `compiler`, `compiler_version`: the compiler's command and the first line of its version; None where
     # there is none.
     compiler: str | None
     compiler_version: str | None
     cache: Path  # The folder of compiled libraries
     # The library compiled from the present source for this processor; None where there is none yet
     library: Path | None
-    build_seconds: float | None  # What compiling that library took
+    build_seconds: float | None  # The seconds that compiling that library took
     # The flags that decide speed (processor, OpenMP) of that library; empty where there is none
     flags: tuple[str, ...]
-    tried: bool  # `tried`, `loaded`: whether this process has called `load`, and whether the C++ serves.
+    tried: bool  # `tried`, `loaded`: whether this process has called `load`, and whether the C++ works.
     loaded: bool
-    error: str | None  # Why it does not; `error_text` has the compiler's own words
-    # Why that is not the folder which the environment asks for: others could put libraries there
+    error: str | None  # Why it is not; `error_text` has the compiler's own words
+    # Why that is not the folder that the environment asks for: others could put libraries there
     cache_problem: str | None = None
 
 
 def status() -> dict[str, Status]:
-    """Return by folder how its C++ stands, without compiling or loading anything: call `load` first to learn whether it does."""
+    """Return the state of each folder's C++ without compiling or loading anything; `load` finds out whether it works."""
     compiler: Compiler | None = None
     with suppress(BuildError):
         compiler = find_compiler()

@@ -1,4 +1,4 @@
-"""What is compiled, with which flags."""
+"""The files to compile, and their flags."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ KERNELS = Path(__file__).resolve().parents[1]
 
 
 class Source(NamedTuple):
-    """The C++ of one library, and what it is compiled with."""
+    """The C++ of one library, and its flags."""
 
-    name: str  # `name`, `title`: what its library is called in the cache, and what it is called in messages.
+    name: str  # `name`, `title`: its library's name in the cache, and its name in messages.
     title: str
     file: Path
     headers: tuple[Path, ...] = ()  # Files of ours that it includes
     compile_flags: tuple[str, ...] = ()
     link_flags: tuple[str, ...] = ()
-    versions: tuple[str, ...] = ()  # Of the packages whose headers it includes: a library serves these alone
-    # Whether it is fast by this processor's vector instructions and threads; else it serves other processors too
+    versions: tuple[str, ...] = ()  # Of packages whose headers it includes: it works with these only
+    # Whether it uses this processor's vector instructions and threads; else it works on other processors too
     native: bool = True
     parts: tuple[Path, ...] = ()  # Files that are compiled beside it, each on its own, and linked with it
 
@@ -44,14 +44,14 @@ def kernel_folders() -> tuple[str, ...]:
 
 
 def operator_source(folder: str) -> Source:
-    """Return the C++ that registers a folder's operators with torch: ``cpu.cpp``."""
+    """Return the C++ that registers a folder's operators with torch, ``cpu.cpp``."""
     title = f"{folder} {'operators' if has_kernel(folder) else 'kernel'}"
     file, versions = _file(folder, "cpu.cpp"), (torch.__version__,)
     return Source(folder, title, file, _headers(folder), _torch_headers(), _torch_libraries(), versions)
 
 
 def kernel_source(folder: str) -> Source:
-    """Return a folder's C++ but ``cpu.cpp``: a force of OpenMM need not wait for torch's headers, slower than any kernel."""
+    """Return a folder's C++ without ``cpu.cpp``: a force of OpenMM need not wait for torch's headers, slower than any kernel."""
     file = _file(folder, "interface.cpp")
     parts = tuple(path for path in _plain_files(folder) if path != file)
     versions, flags = (torch.__version__,), ("-std=c++17",)
@@ -61,7 +61,7 @@ def kernel_source(folder: str) -> Source:
 
 
 def calls_kernel(folder: str) -> bool:
-    """Return whether a folder's operators call the library of its kernel, as ``cpu.cpp`` is not all that they need."""
+    """Return whether a folder's operators call its kernel's library, as they need more than ``cpu.cpp``."""
     return len(_plain_files(folder)) > 1
 
 
@@ -90,7 +90,7 @@ def _torch_headers() -> tuple[str, ...]:
     """Return the flags for torch's headers."""
     include = _torch_root() / "include"
     try:
-        # It names the standard that it needs: C++17 to torch 2.13, C++20 from 2.14.
+        # It names the standard that it needs: C++17 up to torch 2.13, C++20 from 2.14.
         header = (include / "ATen" / "ATen.h").read_text()
     except OSError as error:
         raise BuildError(f"this torch was installed without its C++ headers ({error})") from error
@@ -107,7 +107,7 @@ def _torch_headers() -> tuple[str, ...]:
 def _torch_libraries() -> tuple[str, ...]:
     """Return the flags for torch's libraries, which say how many threads there are."""
     root = _torch_root()
-    # Named before the compiler's own OpenMP library, torch's copy satisfies every symbol: one thread pool.
+    # Named before the compiler's own OpenMP library, torch's copy resolves every symbol: one thread pool.
     openmp = sorted([*root.glob("lib/libgomp*.so*"), *root.parent.glob("torch.libs/libgomp*.so*")])[:1]
     return ("-Wl,--as-needed", *map(str, openmp), f"-L{root / 'lib'}", "-lc10", "-ltorch_cpu")
 
