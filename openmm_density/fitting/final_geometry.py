@@ -21,7 +21,7 @@ from ..models.chemistry.elements import is_hydrogen
 from ..models.chemistry.monomers.terms import GeometryTerms
 from ..models.chemistry.monomers.volumes import places_of
 from ..models.chemistry.topologies import bonded_neighbours
-from ..models.merging import terms_of
+from ..models.merging import call_for_each, terms_of
 from ..restraints import IdealGeometryRestraint
 from ..validation.beta_carbons import BetaCarbons
 
@@ -67,9 +67,7 @@ def stiffen(system: openmm.System, topology: app.Topology, ideal: GeometryTerms 
             place = places_of(known.atoms, atoms, len(light))
             values[place >= 0, 0] = known.values[place[place >= 0]] / scale
             changed |= place >= 0
-        change = getattr(force, f"set{kind}Parameters")
-        for index in np.flatnonzero(changed).tolist():
-            change(index, *atoms[index].tolist(), *values[index].tolist())
+        call_for_each(force, f"set{kind}Parameters", np.flatnonzero(changed), atoms[changed], values[changed])
 
 
 def forces_at_rest(topology: app.Topology, ideal: IdealGeometryRestraint) -> list[openmm.Force]:
@@ -116,8 +114,8 @@ def force_of_outliers(ideal: IdealGeometryRestraint) -> openmm.CustomAngleForce:
     for name in ("ideal", "sigma"):
         force.addPerAngleParameter(name)
     angles = ideal.terms.angles
-    for atoms, *row in zip(angles.atoms.tolist(), angles.values.tolist(), angles.sigmas.tolist()):
-        force.addAngle(*atoms, row)
+    rows = np.column_stack([angles.values, angles.sigmas]).tolist()
+    call_for_each(force, "addAngle", angles.atoms, rows)
     return force
 
 

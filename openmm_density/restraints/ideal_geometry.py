@@ -15,6 +15,7 @@ from ..base.errors import InputError
 from ..base.units import ANGSTROM_PER_NANOMETER
 from ..base.wording import listing
 from ..models.chemistry.monomers.terms import GeometryTerms, find_terms
+from ..models.merging import call_for_each
 from .pairs import distances
 from .planarity import force_of_planes, stable_timestep, stiffness, violated_planes
 from .restraint import Restraint, Violation
@@ -126,10 +127,9 @@ class IdealGeometryRestraint(Restraint):
             size = _SIZES[type(force)]
             for parameter in ("ideal", "sigma"):
                 getattr(force, f"addPer{size[0]}Parameter")(parameter)
-            add = getattr(force, f"add{size[0]}")
-            rows = np.column_stack([terms.values, terms.sigmas]) * scale
-            for atoms, row in zip(terms.atoms.tolist(), rows.tolist()):
-                add(atoms, row) if size[1] else add(*atoms, row)
+            rows = (np.column_stack([terms.values, terms.sigmas]) * scale).tolist()
+            atoms = terms.atoms.tolist() if size[1] else terms.atoms
+            call_for_each(force, f"add{size[0]}", atoms, rows)
             forces.append(self._finish(force))
         if self.terms.planes.planes:
             forces.append(

@@ -8,6 +8,7 @@ import numpy as np
 import openmm
 from openmm import unit
 
+from ..models.merging import call_for_each
 from .restraint import Restraint, Violation
 
 
@@ -42,8 +43,7 @@ class PairRestraint(Restraint):
         for name in parameters:
             force.addPerBondParameter(name)
         rows = np.stack(list(parameters.values()), axis=1).tolist()
-        for (i, j), row in zip(self.pairs.tolist(), rows):
-            force.addBond(i, j, row)
+        call_for_each(force, "addBond", self.pairs, rows)
         return self._finish(force)
 
     def violations(self, positions: Any) -> list[Violation]:

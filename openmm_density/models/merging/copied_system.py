@@ -6,7 +6,7 @@ import numpy as np
 import openmm
 
 from .bonded_forces import LISTED
-from .terms import bare, constraints_of, masses_of, plain
+from .terms import bare, call_for_each, constraints_of, masses_of, plain
 
 # OpenMM's copies of other forces share tables with the original, and both would delete these.
 _VALUES_ALONE = (
@@ -68,8 +68,6 @@ def part_of_force(force: openmm.Force, place: np.ndarray) -> openmm.Force:
 
 def add_particles(system: openmm.System, source: openmm.System, first: int) -> None:
     """Add the particles and constraints of another System, whose first particle gets a number."""
-    for mass in masses_of(source).tolist():
-        system.addParticle(mass)
+    call_for_each(system, "addParticle", masses_of(source))
     pairs, lengths = constraints_of(source)
-    for (a, b), length in zip((pairs + first).tolist(), lengths.tolist()):
-        system.addConstraint(a, b, length)
+    call_for_each(system, "addConstraint", pairs + first, lengths)

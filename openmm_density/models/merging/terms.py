@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -28,31 +30,57 @@ def of_number(force: openmm.Force, kind: str) -> Callable[[int], Any]:
 
 
 def terms_of(force: openmm.Force, kind: str, members: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the particles of all terms of a kind, such as ``Bond``, shape (T, members), and their parameters, shape (T, P)."""
-    method = bare(force, f"get{kind}Parameters")
-    rows = [method(k) for k in range(getattr(force, f"getNum{kind}s")())]
-    particles = np.array([row[:members] for row in rows], dtype=np.int64).reshape(-1, members)
-    numbers = [row[members:] if isinstance(row[-1], float) else row[-1] for row in rows]
-    # Without terms, as many columns as any kind has parameters.
-    return particles, np.array(numbers, dtype=np.float64).reshape(len(rows), -1 if rows else 8)
+    """Return the particles of all terms of a kind, as ``Bond``, shape (T, members), and their numbers, shape (T, P)."""
+    count = getattr(force, f"getNum{kind}s")()
+    if not count:  # as many columns as any kind of them has numbers
+        return np.empty((0, members), dtype=np.int64), np.empty((0, 8))
+    rows = map(bare(force, f"get{kind}Parameters"), range(count))
+    if _holds_all(force, kind):
+        found = _numbers(rows).reshape(count, -1)
+        return found[:, :members].astype(np.int64), found[:, members:]
+    listed = list(rows)
+    particles = np.array([row[:members] for row in listed], dtype=np.int64).reshape(-1, members)
+    return particles, _numbers(row[-1] for row in listed).reshape(count, -1)
+
+
+def _holds_all(force: openmm.Force, kind: str) -> bool:
+    """Return whether a term is given as numbers alone, not its parameters as a tuple."""
+    return isinstance(bare(force, f"get{kind}Parameters")(0)[-1], (int, float))
+
+
+def _numbers(rows: Iterable[Iterable[float]]) -> np.ndarray:
+    return np.fromiter(chain.from_iterable(rows), dtype=np.float64)
 
 
 def constraints_of(system: openmm.System) -> tuple[np.ndarray, np.ndarray]:
     """Return the particles of all constraints, shape (C, 2), and their distances in nm."""
-    method = bare(system, "getConstraintParameters")
-    rows = [method(k) for k in range(system.getNumConstraints())]
-    pairs = np.array([row[:2] for row in rows], dtype=np.int64).reshape(-1, 2)
-    return pairs, np.array([row[2] for row in rows], dtype=np.float64)
+    rows = map(bare(system, "getConstraintParameters"), range(system.getNumConstraints()))
+    found = _numbers(rows).reshape(-1, 3)
+    return found[:, :2].astype(np.int64), found[:, 2].copy()
 
 
 def masses_of(system: openmm.System) -> np.ndarray:
     """Return the masses of all particles in Da."""
-    return np.array(list(map(bare(system, "getParticleMass"), range(system.getNumParticles()))))
+    count = system.getNumParticles()
+    return np.fromiter(map(bare(system, "getParticleMass"), range(count)), dtype=np.float64, count=count)
 
 
-def bare(owner: openmm.Force | openmm.System, method: str) -> Callable[[int], Any]:
-    """Return OpenMM's method without the units that Python adds to each number, which take most of the time."""
+def call_for_each(owner: openmm.Force | openmm.System, method: str, *columns: np.ndarray | list[Any]) -> None:
+    """Call a method, as ``addBond``, once for each row of columns, in OpenMM's units; an array (T, n) stands for n of them.
+
+    A loop of Python's own, through methods that look for units, takes three to five times as long.
+    """
+    listed = [
+        each
+        for column in columns
+        for each in ([column] if isinstance(column, list) else np.atleast_2d(column.T).tolist())
+    ]
+    deque(map(bare(owner, method), *listed), maxlen=0)
+
+
+def bare(owner: openmm.Force | openmm.System, method: str) -> Callable[..., Any]:
+    """Return a method of OpenMM's without the units that Python adds to each number, which take most of the time."""
     function = getattr(openmm._openmm, f"{type(owner).__name__}_{method}", None)
     if function is not None:
         return partial(function, owner)
-    return lambda index: plain([getattr(owner, method)(index)])[0]
+    return lambda *arguments: plain([getattr(owner, method)(*arguments)])[0]

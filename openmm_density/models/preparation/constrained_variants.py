@@ -13,7 +13,7 @@ import openmm
 from openmm import app, unit
 
 from ..chemistry.topologies import bonded_pairs
-from ..merging import constraints_of, copied_force, copied_system, masses_of, terms_of
+from ..merging import call_for_each, constraints_of, copied_force, copied_system, masses_of, terms_of
 
 _FREE = (None, False)
 _DERIVED = ((app.HBonds, None), _FREE)
@@ -63,10 +63,9 @@ class ConstrainedVariants:
         system = openmm.System()
         system.setDefaultPeriodicBoxVectors(*whole.getDefaultPeriodicBoxVectors())
         masses = self._masses(whole, options.get("hydrogenMass"), () if asked == _FREE else keys)
-        for mass in masses.tolist():
-            system.addParticle(mass)
-        for (a, b), length in () if asked == _FREE else zip(pairs.tolist(), lengths.tolist()):
-            system.addConstraint(a, b, length)
+        call_for_each(system, "addParticle", masses)
+        if asked != _FREE:
+            call_for_each(system, "addConstraint", pairs, lengths)
         for index, force in enumerate(whole.getForces()):
             if asked != _FREE and type(force) in _FLEXIBLE:
                 force = self._constrained(force, (repr(_beside_constraints(options)), index), keys, count)
@@ -85,9 +84,7 @@ class ConstrainedVariants:
             bare.setName(force.getName())
             bare.setForceGroup(force.getForceGroup())
             bare.setUsesPeriodicBoundaryConditions(force.usesPeriodicBoundaryConditions())
-            add = getattr(bare, f"add{kind}")
-            for members, values in zip(particles[acting].tolist(), numbers[acting].tolist()):
-                add(*members, *values)
+            call_for_each(bare, f"add{kind}", particles[acting], numbers[acting])
             self._without[key] = bare
         return self._without[key]
 

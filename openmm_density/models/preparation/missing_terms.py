@@ -15,7 +15,7 @@ from openmm import app
 from ..chemistry.elements import covalent_radius, is_hydrogen, is_metal
 from ..chemistry.ideal_geometry import angles_at, bond_angles, ideal_values, lengths_of
 from ..chemistry.topologies import bonded_pairs
-from ..merging import constraints_of, terms_of
+from ..merging import call_for_each, constraints_of, terms_of
 from .ligand_terms import BOND_LENGTHS
 
 BOND_STIFFNESS, ANGLE_STIFFNESS = 2.5e5, 500.0
@@ -42,10 +42,9 @@ class MissingTerms(NamedTuple):
         bond_force, angle_force = openmm.HarmonicBondForce(), openmm.HarmonicAngleForce()
         for force, name in ((bond_force, "MissingBonds"), (angle_force, "MissingAngles")):
             force.setName(name)
-        for (i, j), length in zip(self.bonds.tolist(), self.lengths.tolist()):
-            bond_force.addBond(i, j, length / 10.0, BOND_STIFFNESS)
-        for (i, j, k), angle in zip(self.angles.tolist(), np.radians(self.degrees).tolist()):
-            angle_force.addAngle(i, j, k, angle, ANGLE_STIFFNESS)
+        lengths, angles = self.lengths / 10.0, np.radians(self.degrees)
+        call_for_each(bond_force, "addBond", self.bonds, lengths, np.full(len(lengths), BOND_STIFFNESS))
+        call_for_each(angle_force, "addAngle", self.angles, angles, np.full(len(angles), ANGLE_STIFFNESS))
         system.addForce(bond_force)
         system.addForce(angle_force)
 

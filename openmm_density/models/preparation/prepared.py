@@ -24,7 +24,7 @@ from ..chemistry.ideal_geometry import bond_angles, heavy_bonds
 from ..chemistry.metal_sites import USUAL, target_distance
 from ..confidence import residue_means
 from ..ligand_potentials import PlacedPotential
-from ..merging import masses_of
+from ..merging import call_for_each, masses_of
 from ..structures import Model
 from ..superposition import superposition
 from .constrained_variants import ConstrainedVariants
@@ -395,8 +395,9 @@ class Prepared:
         force = openmm.HarmonicBondForce()
         force.setName("RigidResidues")
         force.setForceGroup(force_group)
-        for (i, j), (length, stiffness) in springs:
-            force.addBond(i, j, length / 10.0, stiffness)
+        pairs = np.array([pair for pair, _ in springs], dtype=np.int64).reshape(-1, 2)
+        values = np.array([value for _, value in springs], dtype=np.float64).reshape(-1, 2) / [10.0, 1.0]
+        call_for_each(force, "addBond", pairs, values)
         system.addForce(force)
         _exclude(system, excluded)
 
