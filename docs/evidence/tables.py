@@ -112,125 +112,23 @@ def step(figures: Figures) -> str:
 
 
 def density_cpu(figures: Figures) -> str:
-    """Return the times of the density's kernels on the CPU, and how many times as long other programs take."""
-    rows = []
+    """Return the times of the density's kernels on the CPU beside those of other programs."""
+    parts = [f"With {figures['threads']} threads where none are named.\n"]
     for case in figures["cases"].values():
-        for ours in case["engines"]:
-            if ours["engine"] in ("density_splat, density_gather", "density_similarity", "density_splat"):
-                same = (ours["operation"], ours["threads"])
-                others = [
-                    f"{each['engine']} {times(each, ours)}"
-                    for each in case["engines"]
-                    if (each["operation"], each["threads"]) == same and "density_" not in each["engine"]
-                ]
-                rows.append(
-                    (case["title"], ours["operation"], str(ours["threads"]), taken(ours), ", ".join(others))
-                )
-    return table(("atoms and map", "what", "threads", "median, ms (quartiles)", "others"), rows)
-
-
-def neighbors_cpu(figures: Figures) -> str:
-    """Return the times of neighbour lists on the CPU, and how many times as long other programs take."""
-    peers = ("vesin", "matscipy", "mdtraj")
-    rows = [
-        (thousands(case["atoms"]), f"{case['cutoff']:g} Å", str(threads), *row)
-        for case in figures["cases"]
-        for threads, row in of_threads(case["engines"], "openmm-density", peers)
-    ]
-    return table(("atoms", "cut-off", "threads", "median, ms (quartiles)", *peers), rows)
-
-
-def pairs_cpu(figures: Figures) -> str:
-    """Return the times of pair energies on the CPU, and how many times as long others take."""
-    peers = ("OpenMM NonbondedForce", "eager PyTorch")
-    rows = [
-        (thousands(row["atoms"]), str(threads), *cells)
-        for row in figures["rows"]
-        for threads, cells in of_threads(row["engines"], "openmm-density, list kept", peers)
-    ]
-    return table(("atoms", "threads", "median, ms (quartiles)", *peers), rows)
-
-
-def painn_cpu(figures: Figures) -> str:
-    """Return the times of PaiNN on the CPU, and how many times as long others take."""
-    peers = ("eager PyTorch",)
-    rows = [
-        (f"{thousands(row['atoms'])}, {thousands(row['pairs'])}", str(threads), *cells)
-        for row in figures["rows"]
-        for threads, cells in of_threads(row["engines"], "openmm-density", peers)
-    ]
-    return table(("atoms, pairs", "threads", "median, ms (quartiles)", *peers), rows)
-
-
-def neighbors_gpu(figures: Figures) -> str:
-    """Return the times of neighbour lists on a GPU, and how many times as long others take."""
-    peers = ("vesin", "PyTorch")
-    rows = [
-        (
-            thousands(row["atoms"]),
-            f"{row['cutoff']:g} Å",
-            f"{row['replay_us']:.0f}",
-            f"{row['kept_us']:.0f}",
-            *(
-                ratio(row["peers_us"][peer], row["replay_us"]) if peer in row["peers_us"] else ""
-                for peer in peers
-            ),
+        rows = [
+            (
+                engine["engine"],
+                engine["operation"],
+                str(engine["threads"]),
+                f"{engine['fastest_ms']:.2f}",
+                f"{engine['median_ms']:.2f}",
+            )
+            for engine in case["engines"]
+        ]
+        parts.append(
+            f"{case['title']}:\n\n{table(('who', 'what', 'threads', 'fastest, ms', 'median, ms'), rows)}"
         )
-        for row in figures["rows"]
-    ]
-    return table(("atoms", "cut-off", "list, µs", "a look at a kept list, µs", *peers), rows)
-
-
-def pairs_gpu(figures: Figures) -> str:
-    """Return the times of pair energies on a GPU, OpenMM's and eager PyTorch's."""
-    columns = ("pairs_us", "kept_us", "each_pair_once_us", "openmm_step_us", "eager_us")
-    rows = [
-        (thousands(row["atoms"]), *(thousands(round(row[name])) for name in columns))
-        for row in figures["rows"]
-    ]
-    head = ("each pair listed twice", "with a look at the list's skin", "each pair once")
-    return table(("atoms", *head, "a step of OpenMM's `NonbondedForce`", "eager PyTorch"), rows)
-
-
-def painn_gpu(figures: Figures) -> str:
-    """Return the times of PaiNN on a GPU, and how many times as long eager PyTorch takes."""
-    rows = [
-        (
-            f"{thousands(row['atoms'])}, {thousands(row['pairs'])}",
-            f"{row['replay_us']:.0f}",
-            f"{row['step_us']:.0f}",
-            ratio(row["ratios"]["eager PyTorch"], 1),
-        )
-        for row in figures["rows"]
-    ]
-    return table(("atoms, pairs", "call, µs", "step, µs", "eager PyTorch"), rows)
-
-
-def of_threads(
-    engines: Sequence[Figures], ours: str, peers: Sequence[str]
-) -> Iterable[tuple[int, tuple[str, ...]]]:
-    """Yield by number of threads the time of one engine, and how many times as long peers take."""
-    for mine in engines:
-        if mine["engine"] == ours:
-            found = {each["engine"]: each for each in engines if each["threads"] == mine["threads"]}
-            ratios = (times(found[peer], mine) if peer in found else "" for peer in peers)
-            yield mine["threads"], (taken(mine), *ratios)
-
-
-def taken(engine: Figures) -> str:
-    """Return the median of an engine's times in ms, and their quartiles."""
-    low, high = engine["quartiles_ms"]
-    return f"{engine['median_ms']:.3g} ({low:.3g} to {high:.3g})"
-
-
-def times(engine: Figures, ours: Figures) -> str:
-    """Return how many times as long an engine takes."""
-    return ratio(engine["median_ms"], ours["median_ms"])
-
-
-def ratio(one: float, other: float) -> str:
-    """Return a ratio to two digits or more."""
-    return f"{one / other:.{0 if one >= 10 * other else 1}f}"
+    return "\n".join(parts)
 
 
 def thousands(number: int) -> str:
@@ -248,12 +146,6 @@ TABLES: dict[str, Callable[[Figures], str]] = {
     "density_cpu.json": density_cpu,
     "density_gpu.json": density_gpu,
     "md_gpu.json": md_gpu,
-    "neighbors_cpu.json": neighbors_cpu,
-    "neighbors_gpu.json": neighbors_gpu,
-    "painn_cpu.json": painn_cpu,
-    "painn_gpu.json": painn_gpu,
-    "pairs_cpu.json": pairs_cpu,
-    "pairs_gpu.json": pairs_gpu,
     "step_cpu.json": step,
     "step_gpu.json": step,
 }
