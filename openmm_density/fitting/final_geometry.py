@@ -23,6 +23,7 @@ from ..models.chemistry.monomers.volumes import places_of
 from ..models.chemistry.topologies import bonded_neighbours
 from ..models.merging import call_for_each, terms_of
 from ..restraints import IdealGeometryRestraint
+from ..restraints.ideal_geometry import add_ideal_terms
 from ..validation.beta_carbons import BetaCarbons
 
 ANGLE_STIFFNESS, BOND_STIFFNESS = 2.0, 1.5
@@ -39,7 +40,7 @@ somewhere would bend one angle there."""
 BETA_CARBON_SIGMA = np.radians(2.5)
 """Of the torsions that hold Cβ where the backbone has it: bent angles about Cα can each be usual, and turn a side chain to its
 density all the same."""
-EXCESS_PARAMETERS = (_, ANGLES_BEYOND) = ("bonds_beyond", "angles_beyond")
+EXCESS_PARAMETERS = BONDS_BEYOND, ANGLES_BEYOND = "bonds_beyond", "angles_beyond"
 """Parameters of a Context: by how much (kJ/mol) bonds and angles of heavy atoms are held more stiffly than by ideal geometry."""
 METHYL_STIFFNESS = 50.0
 """kJ/mol: half the barrier of a methyl group there. Force fields let it turn to evade what is near; programs that count clashes
@@ -86,24 +87,15 @@ def forces_at_rest(topology: app.Topology, ideal: IdealGeometryRestraint) -> lis
 def forces_of_excess(topology: app.Topology, ideal: IdealGeometryRestraint) -> list[openmm.Force]:
     """Build the forces that hold bonds and angles between heavy atoms more stiffly, by `EXCESS_PARAMETERS`, 0 at first."""
     heavy = np.array([not is_hydrogen(atom) for atom in topology.atoms()])
-    forces = []
-    for parameter, terms, kind, value, scale in zip(
-        EXCESS_PARAMETERS,
-        (ideal.terms.bonds, ideal.terms.angles),
-        ("Bond", "Angle"),
-        ("r", "theta"),
-        (1 / ANGSTROM_PER_NANOMETER, 1.0),
+    bonds = openmm.CustomBondForce(f"0.5*{BONDS_BEYOND}*((r - ideal)/sigma)^2")
+    angles = openmm.CustomAngleForce(f"0.5*{ANGLES_BEYOND}*((theta - ideal)/sigma)^2")
+    for force, parameter, terms, scale in (
+        (bonds, BONDS_BEYOND, ideal.terms.bonds, 1 / ANGSTROM_PER_NANOMETER),
+        (angles, ANGLES_BEYOND, ideal.terms.angles, 1.0),
     ):
-        force = getattr(openmm, f"Custom{kind}Force")(f"0.5*{parameter}*(({value} - ideal)/sigma)^2")
         force.addGlobalParameter(parameter, 0.0)
-        for name in ("ideal", "sigma"):
-            getattr(force, f"addPer{kind}Parameter")(name)
-        held = terms.among(heavy)
-        rows = np.column_stack([held.values, held.sigmas]) * scale
-        for atoms, row in zip(held.atoms.tolist(), rows.tolist()):
-            getattr(force, f"add{kind}")(*atoms, row)
-        forces.append(force)
-    return forces
+        add_ideal_terms(force, terms.among(heavy), scale)
+    return [bonds, angles]
 
 
 def force_of_outliers(ideal: IdealGeometryRestraint) -> openmm.CustomAngleForce:
@@ -111,11 +103,7 @@ def force_of_outliers(ideal: IdealGeometryRestraint) -> openmm.CustomAngleForce:
     far = f"max(0, abs(theta - ideal)/sigma - {OUTLIER})"
     force = openmm.CustomAngleForce(f"0.5*{OUTLIER_SCALE}*{_stiffness(ideal)}*{far}^2")
     _add_stiffness(force, ideal)
-    for name in ("ideal", "sigma"):
-        force.addPerAngleParameter(name)
-    angles = ideal.terms.angles
-    rows = np.column_stack([angles.values, angles.sigmas]).tolist()
-    call_for_each(force, "addAngle", angles.atoms, rows)
+    add_ideal_terms(force, ideal.terms.angles, 1.0)
     return force
 
 
@@ -127,9 +115,9 @@ def force_of_beta_carbons(topology: app.Topology, ideal: IdealGeometryRestraint)
     _add_stiffness(force, ideal)
     force.addPerTorsionParameter("ideal")
     carbons = BetaCarbons(topology)
-    for (n, alpha, c, beta), *torsions in zip(carbons.atoms.tolist(), *carbons.torsions.tolist()):
-        for first, second, torsion in ((n, c, torsions[0]), (c, n, torsions[1])):
-            force.addTorsion(first, second, alpha, beta, [torsion])
+    # Of N, Cα, C, Cβ: the torsions N-C-Cα-Cβ and C-N-Cα-Cβ.
+    atoms = carbons.atoms[:, [[0, 2, 1, 3], [2, 0, 1, 3]]].reshape(-1, 4)
+    call_for_each(force, "addTorsion", atoms, carbons.torsions.T.reshape(-1, 1).tolist())
     return force
 
 

@@ -14,7 +14,7 @@ from openmm import app, unit
 from ..base.errors import InputError
 from ..base.units import ANGSTROM_PER_NANOMETER
 from ..base.wording import listing
-from ..models.chemistry.monomers.terms import GeometryTerms, find_terms
+from ..models.chemistry.monomers.terms import GeometryTerms, IdealTerms, find_terms
 from ..models.merging import call_for_each
 from .pairs import distances
 from .planarity import force_of_planes, stable_timestep, stiffness, violated_planes
@@ -122,15 +122,9 @@ class IdealGeometryRestraint(Restraint):
         )
         forces = []
         for force, terms, scale in kinds:
-            if not len(terms.atoms):
-                continue
-            size = _SIZES[type(force)]
-            for parameter in ("ideal", "sigma"):
-                getattr(force, f"addPer{size[0]}Parameter")(parameter)
-            rows = (np.column_stack([terms.values, terms.sigmas]) * scale).tolist()
-            atoms = terms.atoms.tolist() if size[1] else terms.atoms
-            call_for_each(force, f"add{size[0]}", atoms, rows)
-            forces.append(self._finish(force))
+            if len(terms.atoms):
+                add_ideal_terms(force, terms, scale)
+                forces.append(self._finish(force))
         if self.terms.planes.planes:
             forces.append(
                 force_of_planes(
@@ -215,6 +209,15 @@ _SIZES = {
     openmm.CustomTorsionForce: ("Torsion", False),
     openmm.CustomCompoundBondForce: ("Bond", True),
 }
+
+
+def add_ideal_terms(force: openmm.Force, terms: IdealTerms, scale: float) -> None:
+    """Add terms to a force whose energy is of `ideal` and `sigma`; scale: from Å or Å³ to OpenMM's units."""
+    kind, in_one = _SIZES[type(force)]
+    for parameter in ("ideal", "sigma"):
+        getattr(force, f"addPer{kind}Parameter")(parameter)
+    rows = (np.column_stack([terms.values, terms.sigmas]) * scale).tolist()
+    call_for_each(force, f"add{kind}", terms.atoms.tolist() if in_one else terms.atoms, rows)
 
 
 def _notes(terms: GeometryTerms) -> list[str]:

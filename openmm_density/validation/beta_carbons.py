@@ -6,6 +6,7 @@ import numpy as np
 from openmm import app
 
 from ..models.chemistry.backbone import named_atom_table
+from ..models.chemistry.hydrogen_places import directions_at, units
 from ..models.chemistry.residues import is_d_amino_acid
 
 LARGE_DEVIATION = 0.25
@@ -45,23 +46,9 @@ class BetaCarbons:
         The ideal place is in the mean direction of those that N and C tell, so that an unusual angle between them does not count.
         """
         n, alpha, c, beta = positions[self.atoms].transpose(1, 0, 2)
-        to_n, to_c = n - alpha, c - alpha
-        ways = zip(((to_c, to_n), (to_n, to_c)), self._angles, self.torsions)
-        direction = sum(_direction(near, far, angle, torsion) for (near, far), angle, torsion in ways)
-        ideal = alpha + self._length[:, None] * _unit(direction)
+        directions = [
+            directions_at(units(alpha - near), far - near, angles[:, None, None], torsions[:, None])[:, 0]
+            for near, far, angles, torsions in zip((c, n), (n, c), self._angles, self.torsions)
+        ]
+        ideal = alpha + self._length[:, None] * units(sum(directions))
         return np.linalg.norm(beta - ideal, axis=1)
-
-
-def _direction(near: np.ndarray, far: np.ndarray, angle: np.ndarray, torsion: np.ndarray) -> np.ndarray:
-    """Return unit vectors (R, 3) at an angle to `near`; torsion: about `near`, from `far` on its other end."""
-    along = _unit(near)
-    # As seen along the bond, of the atom on its other end that tells the torsion.
-    across = _unit(far - along * (far * along).sum(axis=1)[:, None])
-    third = np.cross(along, across)
-    sine = np.sin(angle)
-    parts = (np.cos(angle), sine * np.cos(torsion), -sine * np.sin(torsion))
-    return sum(part[:, None] * axis for part, axis in zip(parts, (along, across, third)))
-
-
-def _unit(vectors: np.ndarray) -> np.ndarray:
-    return vectors / np.linalg.norm(vectors, axis=1)[:, None]

@@ -52,11 +52,7 @@ class Surroundings(NamedTuple):
                 for site in sites
             ]
         )
-        side = self.places[ends[:, 1]] - self.places[ends[:, 0]]
-        away = units(side - np.einsum("ni,ni->n", side, axis)[:, None] * axis)
-        across = np.cross(axis, away)
-        around = np.cos(turns)[:, None] * away[:, None] + np.sin(turns)[:, None] * across[:, None]
-        return -np.cos(angle) * axis[:, None] + np.sin(angle) * around
+        return directions_at(axis, self.places[ends[:, 1]] - self.places[ends[:, 0]], angle, turns)
 
 
 def ideal_directions(sites: Sequence[Site], around: Surroundings) -> Iterator[tuple[list[Site], np.ndarray]]:
@@ -80,6 +76,20 @@ def ideal_directions(sites: Sequence[Site], around: Surroundings) -> Iterator[tu
             middle, across = units(-arms.sum(axis=1)), units(np.cross(arms[:, 0], arms[:, 1]))
             sides = [np.cos(half) * middle + sign * np.sin(half) * across for sign in (1, -1)]
             yield members, np.stack(sides, axis=1)
+
+
+def directions_at(
+    axis: np.ndarray, side: np.ndarray, angle: float | np.ndarray, turns: np.ndarray
+) -> np.ndarray:
+    """Return unit vectors from atoms at an angle to a bond, by torsions about it, shape (atoms, turns, 3).
+
+    axis: (atoms, 3), unit vectors along the bond to the atom; side: (atoms, 3), from the bond's other end to the atom that tells
+    the torsion; turns: (turns,) or (atoms, turns); angle: for all, or (atoms, 1, 1).
+    """
+    away = units(side - np.einsum("ni,ni->n", side, axis)[:, None] * axis)
+    across = np.cross(axis, away)
+    around = np.cos(turns)[..., None] * away[:, None] + np.sin(turns)[..., None] * across[:, None]
+    return -np.cos(angle) * axis[:, None] + np.sin(angle) * around
 
 
 def units(vectors: np.ndarray) -> np.ndarray:
