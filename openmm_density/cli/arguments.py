@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
-from ..base.errors import InputError
+from ..base.errors import InputError, as_argument, did_you_mean
 from ..base.given_files import MAPS, MODELS, check_given_file, kind_of
 from ..base.multi_process_service import SETTINGS
+from ..base.wording import listing
 from ..maps.map_suffixes import is_map_name, map_format
 from ..models.structure_suffixes import is_structure_name, structure_format
 
@@ -31,6 +32,13 @@ class Parser(argparse.ArgumentParser):
         sentence = message.removeprefix("argument ").replace(f": {_MUST_BE}", f" {_MUST_BE}", 1)
         self.exit(2, f"{self.prog}: error: {sentence} (see {self.prog} --help)\n")
 
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Refuse what is not among the choices of an option, or among the commands, as other values are refused."""
+        if action.choices is not None and value not in action.choices:
+            asked = did_you_mean(str(value), action.choices)
+            said = refused(f"one of {', '.join(action.choices)}", value)
+            raise argparse.ArgumentError(action, f"{said}{': ' if asked else ''}{asked}")
+
 
 _MUST_BE = "must be "
 
@@ -38,6 +46,13 @@ _MUST_BE = "must be "
 def refused(required: str, text: str) -> argparse.ArgumentTypeError:
     """Return the error for the text of an option that is not what is required, as in "a whole number"."""
     return argparse.ArgumentTypeError(f'{_MUST_BE}{required}, found "{text}"')
+
+
+def missing(names: Sequence[str], remedy: str) -> InputError:
+    """Return the error for arguments that are required, all of them at once."""
+    return InputError(
+        f"{listing([*map(as_argument, names)])} {'is' if len(names) == 1 else 'are'} required", remedy=remedy
+    )
 
 
 def add_map(parser: argparse.ArgumentParser, of_amplitudes: bool = False) -> None:

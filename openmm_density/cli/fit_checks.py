@@ -7,10 +7,9 @@ from pathlib import Path
 
 from ..base.errors import InputError, as_argument
 from ..base.given_files import check_given_file
-from ..base.wording import listing
 from ..fitting.installed_extensions import function_of_extension
 from ..maps.map_suffixes import check_columns
-from .arguments import PROGRAM, check_files, check_halves
+from .arguments import PROGRAM, check_files, check_halves, missing
 from .fit_arguments import defaults
 from .fit_options import CRYSTAL, OFF, FitOptions
 
@@ -109,15 +108,12 @@ def check_resumed_options(options: FitOptions) -> None:
 def _check_complete(options: FitOptions) -> None:
     needed = {name: getattr(options.files, name) for name in ("model", "map", "resolution")}
     needed["output"] = options.output.output
-    missing = [name for name, value in needed.items() if value is None]
-    if missing == ["resolution"]:
+    absent = [name for name, value in needed.items() if value is None]
+    if absent == ["resolution"]:
         # A file that is not there cannot say that it needs none.
         check_given_file(options.files.map, "give the path of a map or an MTZ file")
-    if missing:
-        raise InputError(
-            f"{listing([*map(as_argument, missing)])} {'is' if len(missing) == 1 else 'are'} required",
-            remedy="give MODEL, MAP, --resolution and --output (or --resume DIR alone)",
-        )
+    if absent:
+        raise missing(absent, "give MODEL, MAP, --resolution and --output (or --resume DIR alone)")
 
 
 def check_values(options: FitOptions) -> None:

@@ -36,7 +36,11 @@ def test_a_warning_is_given_once(capsys):
             (),
             "openmm-density: error: the following arguments are required: COMMAND (see openmm-density --help)",
         ),
-        (("mend",), "openmm-density: error: COMMAND: invalid choice: 'mend'"),
+        (("mend",), "openmm-density: error: COMMAND must be one of fit, simulate, "),
+        (
+            ("fit", "a.pdb", "--search=ful"),
+            'openmm-density fit: error: --search must be one of off, auto, full, found "ful": did you mean full? (see openmm',
+        ),
         (
             ("fit", "a.pdb", "--steps", "many"),
             'openmm-density fit: error: --steps must be a whole number, found "many" (see openmm-density fit --help)',

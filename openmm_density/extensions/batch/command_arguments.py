@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...base.errors import InputError, as_argument
 from ...cli.amplitudes import is_mtz
-from ...cli.arguments import add_mps, number, refused, whole_number
+from ...cli.arguments import add_mps, missing, number, refused, whole_number
 from ...cli.command_line import option_words
 from ...cli.fit_arguments import add_crystal, add_options
 from .job_table import FILES, read_jobs
@@ -135,8 +135,16 @@ def _absolute(value: Any) -> Any:
 
 
 def _check_complete(options: argparse.Namespace) -> None:
-    if options.output is None:
-        raise InputError("is required", argument="output", remedy="give a folder")
+    needed = ["output"]
+    if options.table is None:
+        # Measured amplitudes have a resolution of their own.
+        is_of_maps = not (options.map and all(map(is_mtz, options.map)))
+        needed = ["model", "map", *(["resolution"] if is_of_maps else []), *needed]
+    absent = [name for name in needed if not getattr(options, name)]
+    if absent:
+        raise missing(
+            absent, "give MODEL …, --map MAP … and --resolution, or --table FILE.csv, and --output DIR"
+        )
     if options.table is not None:
         for name in ("model", "map", "free_map"):
             if getattr(options, name):
@@ -148,16 +156,6 @@ def _check_complete(options: argparse.Namespace) -> None:
         if options.seeds != 1:
             raise InputError(
                 "already sets all seeds", argument="table", remedy=f"leave {as_argument('seeds')} out"
-            )
-        return
-    # Measured amplitudes have a resolution of their own.
-    of_maps = () if options.map and all(map(is_mtz, options.map)) else ("resolution",)
-    for name in ("model", "map", *of_maps):
-        if not getattr(options, name):
-            raise InputError(
-                "is required",
-                argument=name,
-                remedy="give MODEL …, --map MAP … and --resolution, or --table FILE.csv",
             )
 
 

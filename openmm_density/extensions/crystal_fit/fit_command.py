@@ -12,7 +12,7 @@ from ...base.errors import InputError, as_argument
 from ...base.progress import Display, console_for_results
 from ...base.stopwatch import Stopwatch, in_words
 from ...cli.amplitudes import check_of_amplitudes
-from ...cli.arguments import PROGRAM, check_files
+from ...cli.arguments import PROGRAM, check_files, missing
 from ...cli.command_line import command_line
 from ...cli.fit_arguments import defaults
 from ...cli.fit_checks import check_resumed_options
@@ -95,16 +95,10 @@ def run_crystal(options: FitOptions, display: Display | None = None) -> int:
 def check_new_crystal(options: FitOptions) -> None:
     """Refuse the options of a new fit to amplitudes that cannot be right, whatever its files hold."""
     files, given, alone = options.files, options.by_name(), defaults()
-    for name in ("model", "map"):
-        if getattr(files, name) is None:
-            raise InputError(
-                "is required",
-                argument=name,
-                remedy="give MODEL, MAP and --output (or --resume DIR alone)",
-            )
+    needed = {"model": files.model, "map": files.map, "output": options.output.output}
+    if absent := [name for name, value in needed.items() if value is None]:
+        raise missing(absent, "give MODEL, MAP and --output (or --resume DIR alone)")
     check_of_amplitudes(files.map, given)
-    if options.output.output is None:
-        raise InputError("is required", argument="output", remedy="give a folder for the results")
     check_files(
         (files.model, files.reference, options.course.restrain_to),
         (files.map,),

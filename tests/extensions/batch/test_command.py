@@ -57,8 +57,8 @@ def test_a_dry_run_prints_each_fit_as_a_user_would_type_it(files, capsys):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (MODELS[:-2], "--output is required: give a folder."),
-        (("--output", "many"), "MODEL is required: give MODEL …, --map MAP … and --resolution, or --table"),
+        (MODELS[:-2], "--output is required: give MODEL …, --map MAP … and --resolution, or --table FILE.csv, and"),
+        ((), "MODEL, MAP, --resolution, --output are required: give MODEL …, --map MAP … and --resolution, or --table"),
         ((*MODELS, "--table", "jobs.csv"), "--table already names all models and maps: leave MODEL out."),
         ((*MODELS, "--seeds", 0), "--seeds must be 1 or more, found 0: give 1 or more."),
         (("no.pdb", *MODELS), "no.pdb: there is no such file: check its path."),
