@@ -41,7 +41,6 @@ def folder(tmp_path_factory):
     (folder / "end.pdb").write_text("REMARK nothing here\nEND\n")
     (folder / "noise.pdb").write_bytes(np.random.default_rng(0).bytes(3000))
     (folder / "folder.pdb").mkdir()
-    (folder / "model.doc").write_text(text)
     (folder / "model.pdb.gz").write_bytes(gzip.compress(text.encode())[:-40])
     (folder / "nan.pdb").write_text(text.replace(lines[3][30:38], "     nan", 1))
     (folder / "trace.pdb").write_text("\n".join(line for line in lines if line[12:16] == " CA ") + "\nEND\n")
@@ -81,7 +80,6 @@ def folder(tmp_path_factory):
     (folder / "empty.mrc").write_bytes(b"")
     (folder / "short.mrc").write_bytes(whole[:5000])
     (folder / "noise.mrc").write_bytes(np.random.default_rng(1).bytes(4000))
-    (folder / "map.xyz").write_bytes(whole)
     (folder / "map.mrc.gz").write_bytes(b"not gzip at all")
     (folder / "cut.mrc.gz").write_bytes(gzip.compress(whole)[:-300])
     replace(density_map, data=density_map.data[:1]).write(folder / "slice.mrc")
@@ -157,7 +155,6 @@ def fit(folder, monkeypatch, model="model.pdb", density_map="map.mrc", **options
         ("end.pdb", {"model": "end.pdb"}),
         ("noise.pdb", {"model": "noise.pdb"}),
         ("folder.pdb", {"model": "folder.pdb"}),
-        ("model.doc", {"model": "model.doc"}),
         ("model.pdb.gz", {"model": "model.pdb.gz"}),
         ("nan.pdb", {"model": "nan.pdb"}),
         ("trace.pdb", {"model": "trace.pdb"}),
@@ -169,7 +166,6 @@ def fit(folder, monkeypatch, model="model.pdb", density_map="map.mrc", **options
         ("short.mrc", {"density_map": "short.mrc"}),
         ("noise.mrc", {"density_map": "noise.mrc"}),
         ("model.pdb", {"density_map": "model.pdb"}),
-        ("map.xyz", {"density_map": "map.xyz"}),
         ("map.mrc.gz", {"density_map": "map.mrc.gz"}),
         ("no density", {"density_map": "zeros.mrc"}),
         ("nan.mrc", {"density_map": "nan.mrc"}),
@@ -317,7 +313,7 @@ def fit(folder, monkeypatch, model="model.pdb", density_map="map.mrc", **options
         ("--planarity", {"planarity": "nan"}),
         ('--restrain must hold known names, found "none"', {"restrain": "none,ss"}),
         ('--platform must be a platform of this OpenMM, found "cpu"', {"platform": "cpu"}),
-        ("map.mrc: its name does not end in", {"reference": "map.mrc"}),
+        ("map.mrc: it is a map or its structure factors (MRC), not a model", {"reference": "map.mrc"}),
         ("map.mrc: cannot be read as mmCIF", {"dictionary": "map.mrc"}),
         ("--report-interval must be a multiple", {"density_interval": 4, "report_interval": 3}),
         ("--color", {"color": "red"}),

@@ -59,10 +59,10 @@ def kind_of(path: str | os.PathLike[str]) -> str:
 
 
 def told_format(
-    path: str | os.PathLike[str], others: tuple[str, ...], what: str, named: str, remedy: str
+    path: str | os.PathLike[str], others: tuple[str, ...], what: str, wanted: str, remedy: str
 ) -> str:
-    """Return what `kind_of` tells of a file that is named as one kind, and refuse one that is of others."""
+    """Return what `kind_of` tells of a file, and refuse one that is of others than is wanted."""
     kind = kind_of(path)
     if kind in others:
-        raise InputError(f"it is {what} ({kind}), named as {named}", source=path, remedy=remedy)
+        raise InputError(f"it is {what} ({kind}), not {wanted}", source=path, remedy=remedy)
     return kind

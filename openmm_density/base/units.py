@@ -141,25 +141,30 @@ def positions_in_angstrom(positions: Any, n_atoms: int | None = None) -> np.ndar
     many there must be: as many as the topology has atoms. Raises InputError if they are no numbers, of another shape,
     or not as many as there must be.
     """
-    import numpy as np
-
-    plain = in_unit(positions, "Å", "positions")
-    try:
-        array = np.asarray(plain, dtype=np.float64)
-    except (TypeError, ValueError):
-        array = None
-    if array is None or array.ndim != 2 or array.shape[1] != 3:
-        raise InputError(
-            "must be numbers of shape (N, 3)",
-            argument="positions",
-            found="something else" if array is None else f"shape {array.shape}",
-            remedy="give x, y and z of each atom",
-        )
+    array = vectors(in_unit(positions, "Å", "positions"), "positions", "give x, y and z of each atom")
     if n_atoms is not None and len(array) != n_atoms:
         raise InputError(
             f"must be one for each of the {n_atoms} atoms of the topology",
             argument="positions",
             found=len(array),
             remedy="give those of the same model",
+        )
+    return array
+
+
+def vectors(values: Any, argument: str, remedy: str) -> np.ndarray:
+    """Return a float64 array of shape (N, 3); raise InputError, naming the argument, for anything else."""
+    import numpy as np
+
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        array = None
+    if array is None or array.ndim != 2 or array.shape[1] != 3:
+        raise InputError(
+            "must be numbers of shape (N, 3)",
+            argument=argument,
+            found="something else" if array is None else f"shape {array.shape}",
+            remedy=remedy,
         )
     return array

@@ -23,6 +23,7 @@ from .map_suffixes import (
     check_can_be_written,
     check_columns,
     format_of_map_name,
+    is_map_name,
     map_format,
 )
 from .mrc_contents import read_mrc_contents
@@ -65,7 +66,7 @@ def read_map(
     check_given_file(path, "give the path of a density map")
     format_ = map_format(path)
     check_columns(path, columns)
-    if format_ != format_of_map_name(path):
+    if not is_map_name(path) or format_ != format_of_map_name(path):
         warnings.warn(
             f"{path.name} is read as {format_}, which it is by its content", stacklevel=level_outside()
         )

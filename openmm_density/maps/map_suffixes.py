@@ -20,9 +20,8 @@ def is_map_name(path: Path) -> bool:
 
 def map_format(path: Path) -> str:
     """Return "MRC", "SITUS" or "MTZ": what a map's file is by its content, and where that does not tell, by its name."""
-    named = format_of_map_name(path)
     remedy = "give a density map, or structure factors as .mtz"
-    return told_format(path, MODELS, "a model", "a density map", remedy) or named
+    return told_format(path, MODELS, "a model", "a density map", remedy) or format_of_map_name(path)
 
 
 def format_of_map_name(path: Path) -> str:

@@ -27,17 +27,20 @@ def is_structure_name(path: str | os.PathLike[str]) -> bool:
 
 def structure_format(path: str | os.PathLike[str]) -> str:
     """Return "PDB" or "mmCIF": a model file's format by content or, where that is unclear, by name."""
-    if not is_structure_name(path):
+    remedy = "give a model in PDB or mmCIF format"
+    found = told_format(path, MAPS, "a map or its structure factors", "a model", remedy) or format_of_name(
+        path
+    )
+    if not found:
         raise InputError(
             "its name does not end in .pdb, .ent, .cif, .mmcif (or one of these and .gz)",
             source=path,
-            remedy="give a model in PDB or mmCIF format",
+            remedy=remedy,
         )
-    remedy = "give a model in PDB or mmCIF format"
-    told = told_format(path, MAPS, "a map or its structure factors", "a model", remedy)
-    return told or format_of_name(path)
+    return found
 
 
 def format_of_name(path: str | os.PathLike[str]) -> str:
-    """Return "PDB" or "mmCIF" by the name of a model's file."""
-    return "PDB" if structure_suffix(path) in PDB_SUFFIXES else "mmCIF"
+    """Return "PDB" or "mmCIF" by the name of a model's file; empty for a name of neither."""
+    suffix = structure_suffix(path)
+    return "PDB" if suffix in PDB_SUFFIXES else "mmCIF" if suffix in CIF_SUFFIXES else ""

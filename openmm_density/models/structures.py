@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,6 +14,7 @@ import numpy as np
 from openmm import app
 from scipy.spatial import cKDTree
 
+from ..base.errors import level_outside
 from .bonds import (
     BACKBONE_BONDS,
     add_bonds,
@@ -98,7 +100,9 @@ def _model_of(path: Path, structure: gemmi.Structure) -> tuple[Model, list[gemmi
     """Return a structure's first model with the fitted conformers and without bonds, and each atom's residue in the file."""
     notes: list[str] = []
     if (found := structure_format(path)) != format_of_name(path):
-        notes.append(f"{path.name} is read as {found}, which it is by its content.")
+        said = f"{path.name} is read as {found}, which it is by its content"
+        warnings.warn(said, stacklevel=level_outside())
+        notes.append(f"{said}.")
     if len(structure) > 1:
         notes.append(f"The file holds {len(structure)} models: the first was read.")
     residues = united(kept_residues(structure[0]))

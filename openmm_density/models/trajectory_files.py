@@ -19,9 +19,9 @@ import numpy as np
 from openmm import app
 
 from ..base.errors import InputError, as_argument
-from ..base.given_files import check_given_file
+from ..base.given_files import MODELS, check_given_file, kind_of
 from ..base.unpacking import MAP_LIMIT, check_unpacked
-from .structure_suffixes import CIF_SUFFIXES, PDB_SUFFIXES
+from .structure_suffixes import is_structure_name
 from .structure_text import read_structure
 from .structures import read_model
 
@@ -123,7 +123,8 @@ def _suffix(path: Path) -> str:
 
 
 def _is_model(path: Path) -> bool:
-    return _suffix(path).removesuffix(".gz") in PDB_SUFFIXES + CIF_SUFFIXES
+    is_of_others = _suffix(path) in TRAJECTORY_SUFFIXES + TOPOLOGY_SUFFIXES
+    return is_structure_name(path) or (not is_of_others and kind_of(path) in MODELS)
 
 
 def _as_mdtraj(topology: app.Topology) -> mdtraj.Topology:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from openmm_density import DensityMap, InputError
+from openmm_density.analysis import load_trajectory
 from openmm_density.base.given_files import kind_of
 from openmm_density.cli.amplitudes import takes_amplitudes
 from openmm_density.cli.arguments import check_files
@@ -59,14 +60,17 @@ def test_kinds_are_told_by_content(tmp_path, cif, refined):
 
 
 @pytest.mark.parametrize(
-    ("kind", "name"), [("PDB", "model.mmcif"), ("PDB", "model.cif.gz"), ("mmCIF", "model.ent")]
+    ("kind", "name"),
+    [("PDB", "model.mmcif"), ("PDB", "model.cif.gz"), ("mmCIF", "model.ent"), ("mmCIF", "model.txt")],
 )
 def test_a_file_under_another_name_is_the_same_model(tmp_path, cif, kind, name):
     """What is written of it is what is written of it under its own name."""
     source, path = PDB if kind == "PDB" else cif, tmp_path / name
     contents = source.read_bytes()
     path.write_bytes(gzip.compress(contents) if name.endswith(".gz") else contents)
-    right, wrong = read_model(source), read_model(path)
+    with pytest.warns(UserWarning, match=f"{name} is read as {kind}, which it is by its content") as told:
+        right, wrong = read_model(source), read_model(path)
+    assert told[0].filename == __file__ and load_trajectory(path).n_atoms == len(right.positions)
     np.testing.assert_array_equal(wrong.positions, right.positions)
     assert wrong.notes == [f"{name} is read as {kind}, which it is by its content.", *right.notes]
     for write, written in ((write_pdb, "out.pdb"), (write_model_cif, "out.cif")):
@@ -82,6 +86,7 @@ def test_maps_are_read_by_content(tmp_path, refined):
         (MRC, "map.mtz", "MRC"),
         (MRC, "map.situs", "MRC"),
         (refined, "map.mrc", "MTZ"),
+        (MRC, "map.bin", "MRC"),
     ):
         shutil.copy(source, tmp_path / name)
         with pytest.warns(UserWarning, match=f"{name} is read as {kind}, which it is by its content") as told:
@@ -95,16 +100,16 @@ def test_maps_are_read_by_content(tmp_path, refined):
 def test_a_map_for_a_model_and_a_model_for_a_map_are_named(tmp_path, cif, refined):
     for source, name in ((PDB, "model.mrc"), (cif, "model.map"), (MRC, "map.pdb"), (refined, "data.cif")):
         shutil.copy(source, tmp_path / name)
-    with pytest.raises(InputError, match=r"model.mrc: it is a model \(PDB\), named as a density map"):
+    with pytest.raises(InputError, match=r"model.mrc: it is a model \(PDB\), not a density map"):
         DensityMap.from_file(tmp_path / "model.mrc")
-    with pytest.raises(InputError, match=r"model.map: it is a model \(mmCIF\), named as a density map"):
+    with pytest.raises(InputError, match=r"model.map: it is a model \(mmCIF\), not a density map"):
         DensityMap.from_file(tmp_path / "model.map")
     with pytest.raises(
-        InputError, match=r"map.pdb: it is a map or its structure factors \(MRC\), named as a model"
+        InputError, match=r"map.pdb: it is a map or its structure factors \(MRC\), not a model"
     ):
         read_model(tmp_path / "map.pdb")
     with pytest.raises(
-        InputError, match=r"data.cif: it is a map or its structure factors \(MTZ\), named as a model"
+        InputError, match=r"data.cif: it is a map or its structure factors \(MTZ\), not a model"
     ):
         read_model(tmp_path / "data.cif")
     for model, density_map in ((MRC, PDB), (tmp_path / "map.pdb", tmp_path / "model.mrc")):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...base.errors import InputError
-from ...base.units import takes_units
+from ...base.units import positive, takes_units, vectors
 
 
 @takes_units(positions="nm", gap="nm")
@@ -30,11 +30,12 @@ def displacements_apart(positions: Sequence[np.ndarray], gap: float) -> np.ndarr
     Raises
     ------
     InputError
-        Positions are not finite, or the gap is not positive.
+        Positions are not finite or of another shape, or the gap is not positive.
     """
-    positions = [np.asarray(each, dtype=np.float64) for each in positions]
-    if not gap > 0:
-        raise InputError("must be positive", argument="gap", found=gap, remedy="give nm, such as 3")
+    positions = [
+        vectors(each, "positions", "give those of each model, of shape (n, 3)") for each in positions
+    ]
+    gap = positive(gap, "gap", "nm, such as 3")
     if not len(positions) or not all(len(each) and np.isfinite(each).all() for each in positions):
         raise InputError("must be finite, of at least one model", argument="positions", remedy="give nm")
     lows = np.array([each.min(axis=0) for each in positions])

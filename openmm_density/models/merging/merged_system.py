@@ -11,7 +11,7 @@ import numpy as np
 import openmm
 
 from ...base.errors import InputError
-from ...base.units import takes_units
+from ...base.units import takes_units, vectors
 from .bonded_forces import BONDED
 from .copied_system import add_particles, copied_force
 from .terms import plain
@@ -83,15 +83,19 @@ def merge_systems(
     Raises
     ------
     InputError
-        A System is periodic, has virtual sites, or has a force that cannot be merged; settings differ.
+        A System is periodic, has virtual sites, or has a force that cannot be merged; settings differ; displacements are not
+        finite, or not one for each System.
     """
-    displacements = np.asarray(displacements, dtype=np.float64).reshape(-1, 3)
-    if not len(systems) or len(systems) != len(displacements):
+    remedy = "take displacements_apart(positions, gap)"
+    displacements = vectors(displacements, "displacements", remedy)
+    if not np.isfinite(displacements).all():
+        raise InputError("must be finite", argument="displacements", remedy=remedy)
+    if len(systems) != len(displacements):
         raise InputError(
             "must be one for each System",
             argument="displacements",
             found=f"{len(displacements)} for {len(systems)}",
-            remedy="take displacements_apart(positions, gap)",
+            remedy=remedy,
         )
     read: dict[int, list[tuple[Any, openmm.Force, Any]]] = {}
     for system in systems:

@@ -127,13 +127,13 @@ class Prepared:
 
     model: Model
     topology: app.Topology
-    positions: np.ndarray
-    input_index: np.ndarray
-    prepared_index: np.ndarray
-    b_factors: np.ndarray
-    rigid: list[np.ndarray]
-    links: list[tuple[int, int]]
-    report: PreparationReport
+    positions: np.ndarray = field(repr=False)
+    input_index: np.ndarray = field(repr=False)
+    prepared_index: np.ndarray = field(repr=False)
+    b_factors: np.ndarray = field(repr=False)
+    rigid: list[np.ndarray] = field(repr=False)
+    links: list[tuple[int, int]] = field(repr=False)
+    report: PreparationReport = field(repr=False)
     solvent: str = "none"
     described: Described | None = field(default=None, repr=False)
     unscreened: list[ChargedGroup] = field(default_factory=list, repr=False)

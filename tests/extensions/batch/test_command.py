@@ -70,7 +70,7 @@ def test_a_dry_run_prints_each_fit_as_a_user_would_type_it(files, capsys):
         ((*MODELS, "--platform", "Abacus"), '--platform must be a platform of this OpenMM, found "Abacus": use one of'),
         ((*MODELS, "--atoms", "foo"), '--atoms must be "heavy", "all" or an mdtraj selection'),
         (("model.pdb", "--map", ".", *MODELS[4:]), ".: it is a folder, not a file: check its path."),
-        (("target.mrc", *MODELS[2:]), "target.mrc: its name does not end in .pdb"),
+        (("target.mrc", *MODELS[2:]), "target.mrc: it is a map or its structure factors (MRC), not a model: give"),
         ((*MODELS, "--queue", "slurm"), "--queue-options is required: give a TOML file"),
         ((*MODELS, "--queue", "slurm", "--queue-options", "no.toml"), "no.toml: it cannot be read (No such file or directory)"),
         ((*MODELS, "--queue-options", "no.toml"), "--queue-options is for a queue: add --queue slurm."),

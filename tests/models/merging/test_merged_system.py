@@ -184,6 +184,11 @@ def test_what_cannot_be_merged_is_refused(parts):
     )
     with pytest.raises(InputError, match="one for each System"):
         merge_systems([parts[0].system], apart)
+    for wrong in ([0, 5, 0, 1, 1, 1], "apart", None, [[0, 0, 0], [0, 1]]):
+        with pytest.raises(InputError, match=r"displacements must be numbers of shape \(N, 3\), found"):
+            merge_systems([part.system for part in parts], wrong)
+    with pytest.raises(InputError, match="displacements must be finite"):
+        merge_systems([part.system for part in parts], apart * np.nan)
     other = copy.deepcopy(parts[1].system)
     next(f for f in other.getForces() if isinstance(f, openmm.NonbondedForce)).setCutoffDistance(0.9)
     with pytest.raises(InputError, match="same settings"):
@@ -216,3 +221,7 @@ def test_displacements_keep_models_apart_and_near_zero():
             displacements_apart(wrong, 1.0)
     with pytest.raises(InputError, match="positive"):
         displacements_apart(models, 0.0)
+    with pytest.raises(InputError, match="gap must be a number"):
+        displacements_apart(models, "far")
+    with pytest.raises(InputError, match=r"shape \(N, 3\), found shape \(3,\)"):
+        displacements_apart(models[0], 2.5)
