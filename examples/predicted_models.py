@@ -62,15 +62,13 @@ def figures(model: Model, name: str, density_map: DensityMap, resolution: float,
     main_chain = np.array([atom.name in ("N", "CA", "C", "O") for atom in model.topology.atoms()])
     around = MapCorrelation(density_map, model.topology, resolution, counted=main_chain)
     geometry = summary[f"geometry_{name}"]
-    favoured, outliers = (
-        100 * geometry[f"{kind}_count"] / max(geometry[f"{of}_count"], 1)
-        for kind, of in (("ramachandran_favoured", "ramachandran"), ("rotamer_outlier", "rotamer"))
-    )
+    outliers = 100 * (geometry["rotamer_outlier_count"] or 0) / max(geometry["rotamer_count"], 1)
+    favoured, residues = geometry["ramachandran_favoured_count"], geometry["ramachandran_count"]
     return [
         f"{summary[f'cc_{name}']:.3f}",
         f"{box_correlations(density_map, model.topology, model.positions, resolution).cc_box:.3f}",
         f"{around.cc_mask(model.positions):.3f}",
-        f"{favoured:.1f}",
+        f"{100 * favoured / residues:.1f}" if residues else "",  # none without the package pyrama
         f"{100 - outliers:.1f}",
         f"{geometry['angle_rmsz']:.2f}",
         f"{geometry['clashscore']:.1f}",
