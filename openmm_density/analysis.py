@@ -98,7 +98,7 @@ def score(
 ) -> Scores:
     """Correlate the frames of a trajectory with a map, as a whole and residue by residue.
 
-    The correlations are those of `openmm_density.validation.correlation`, for which see there. Positions are taken as
+    The correlations are those of `openmm_density.validation.correlation`. Positions are taken as
     they are: neither superposed nor moved to another periodic image. A frame outside the map has 0 as its correlation.
 
     Parameters
@@ -112,7 +112,7 @@ def score(
     stride : int
         Score every stride-th frame, from the first.
     progress : callable, optional
-        Called after every frame with the numbers of frames that are done and that there are.
+        Called after every frame with how many frames are done, and how many there are.
 
     Raises
     ------
@@ -221,7 +221,7 @@ def q_score(
     stride : int
         Score every stride-th frame, from the first.
     progress : callable, optional
-        Called after every frame with the numbers of frames that are done and that there are.
+        Called after every frame with how many frames are done, and how many there are.
 
     Returns
     -------

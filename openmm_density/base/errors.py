@@ -239,4 +239,4 @@ class SimulationError(RuntimeError):
 
 
 class DeveloperWarning(UserWarning):
-    """What can be done better by who writes a script with OpenMM, and not by who runs a fit, which does not show it."""
+    """What a script with OpenMM can do better; a fit by the command does not show it."""

@@ -18,7 +18,7 @@ def collect_rarely() -> None:
 
 @contextmanager
 def without_collection() -> Iterator[None]:
-    """Do without the collector for a while; it goes on afterwards where it was on."""
+    """Switch the collector off for a while; it is on again afterwards if it was before."""
     collects = gc.isenabled()
     gc.disable()
     try:

@@ -23,7 +23,7 @@ def check_given_file(path: str | os.PathLike[str], remedy: str) -> None:
 
 
 def check_output_folder(path: str | os.PathLike[str]) -> None:
-    """Refuse a path for a file that is to be written where its folder is not there."""
+    """Refuse a path to write to whose folder does not exist."""
     folder = Path(path).absolute().parent
     if not folder.is_dir():
         raise InputError(

@@ -54,7 +54,7 @@ def hook_imports(load_own_forces: Callable[[], None], register_operators: Callab
 
 
 def defer_torch() -> None:
-    """Let OpenMM come without torch, for a process without a Context; plugins load once torch is imported."""
+    """Let OpenMM be imported without torch, for a process without a Context; plugins load once torch is imported."""
     _import_hook.brings_torch = False
 
 
@@ -179,7 +179,7 @@ def platform_names() -> list[str]:
 
 
 def unloaded_plugins() -> dict[str, str]:
-    """Return by plugin of openmm-torch, but those of `absent_platforms`, why the loader refused it."""
+    """Return by plugin of openmm-torch, except those of `absent_platforms`, why the loader refused it."""
     load_torch_plugins()
     return dict(_unloaded)
 

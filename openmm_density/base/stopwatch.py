@@ -162,7 +162,7 @@ _running: dict[int, Stopwatch] = {}
 
 @contextmanager
 def counted_as(name: str) -> Iterator[None]:
-    """Count what is done inside as a name of `WITHIN`, if a stopwatch runs: for what knows of none."""
+    """Count what is done inside as a name of `WITHIN`, if a stopwatch runs: for code that knows of none."""
     stopwatch = _running.get(threading.get_ident())
     with nullcontext() if stopwatch is None else stopwatch.within(name):
         yield

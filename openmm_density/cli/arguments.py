@@ -71,7 +71,7 @@ def add_map(parser: argparse.ArgumentParser, of_amplitudes: bool = False) -> Non
 
 PREDICTED = {"auto": None, "yes": True, "no": False}
 """Whether a model is a prediction, as a user says it."""
-PREDICTED_HELP = "whether the B column of MODEL is the confidence of a prediction (auto: as the file says, or that column looks)"
+PREDICTED_HELP = "whether the B column of MODEL is the confidence of a prediction (auto: by what the file or that column says)"
 
 
 def add_predicted(parser: argparse.ArgumentParser) -> None:

@@ -107,7 +107,7 @@ def _add(parser: argparse._ActionsContainer, options: Iterable[Option]) -> None:
 
 
 def defaults() -> dict[str, Any]:
-    """Return the value of each option that is not given."""
+    """Return the default of each option."""
     parser = argparse.ArgumentParser()
     add_arguments(parser)
     return vars(parser.parse_args([]))

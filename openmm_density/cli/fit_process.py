@@ -1,4 +1,4 @@
-"""The fit of a batch, in a process of its own: ``fit`` as users run it, but that it tells the batch how far it is."""
+"""The fit of a batch, in a process of its own: ``fit`` as users run it, except that it tells the batch how far it is."""
 
 from __future__ import annotations
 

@@ -105,5 +105,5 @@ def why_no_force(measure: Measure, correlation: float) -> tuple[str, str]:
     remedy = "put the model into the map first"
     if correlation < 0:
         why = f"the model's density and the map correlate by {correlation:.2g}, so that the best scale of the one is 0"
-        return why, f"{remedy}, look whether the map's sign is right, or take another similarity"
+        return why, f"{remedy}, check whether the map's sign is right, or take another similarity"
     return "the model has no density in the map", remedy

@@ -89,14 +89,14 @@ class DensityFit:
         For "map-potential": map values below it attract nothing. The map's mean by default.
     system : openmm.System, optional
         For charges, for whether the System is periodic, and to warn of a CMMotionRemover or a barostat. Without it a
-        ``NativeForce`` warns when a Context is made, and of any force `calibrate`, `DensityReporter` and `warn_of_forces` warn.
+        ``NativeForce`` warns when a Context is made, and `calibrate`, `DensityReporter` and `warn_of_forces` warn for any force.
     positions : Quantity or array_like (N, 3), optional
         Where the model starts, in Å without a unit. The map is cropped around it, and in a periodic System molecules are put
         back beside it however the platform wraps them; without positions, as near to the map's centre as the lattice allows.
     b_factors, occupancies : array_like (N,), optional
         For form factors, over all particles: B in Å² (0 by default: the resolution alone) and occupancies (1 by default).
     periodic : bool, optional
-        Whether the System is periodic; by default what ``system`` says, and without it no. (The box of a topology says nothing:
+        Whether the System is periodic; by default what ``system`` says, else False. (The box of a topology says nothing:
         every file of a crystal structure has one.)
     operators : SymmetryOperators, optional
         Of the copies of the topology, which is one unit of an assembly or of a crystal: the map is compared with the density of

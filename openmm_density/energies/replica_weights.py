@@ -12,7 +12,7 @@ PRIOR = 0.005
 """How strongly weights are drawn to equal ones, in similarity: replicas of one conformation, which the map cannot tell apart,
 share its weight evenly, and a weight that the map shows is moved by less than 0.02."""
 ROUNDS = 80
-"""Evaluations that a search for weights takes at the most."""
+"""Evaluations that a search for weights takes at most."""
 # Largest change of a weight at which the search has ended.
 _STILL = 1e-4
 _FIRST_STEP, _SMALLEST_STEP = 4.0, 1e-4

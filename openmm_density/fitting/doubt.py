@@ -43,7 +43,7 @@ class Doubt:
 
 
 KINDS = {
-    "interrupted": "the fit did not come to its end",
+    "interrupted": "the fit did not finish",
     "map": "the map itself",
     "resolution": "the resolution that was given",
     "outside": "atoms outside the map",
@@ -65,7 +65,7 @@ KINDS = {
     "mates": "contacts with copies in the crystal",
     "contacts": "atoms as near as a bond that are not bonded",
     "metal": "metals that are not where they were, or bind other atoms",
-    "molecules": "molecules that turned or moved beside what is around them",
+    "molecules": "molecules that turned or moved within what is around them",
     "stretched": "bonds that are not as long as such are",
     "angles": "angles that were bent",
     "bent": "flat groups that were bent",

@@ -17,7 +17,7 @@ called with objects of the core, and returns plain data, which the core puts in 
 ``before_stage``   called when a stage begins and
 ``after_stage``    when it ends: what it notes by its name in ``RunState.found`` is saved, rolled back and resumed with the state
 ``at_end``         called with the minimised model in the Context of the last stage, which it may still move
-``after``          called when the fit has come to its end: what it finds is kept by its name in ``FitResult.found``, which begins
+``after``          called when the fit is complete: what it finds is kept by its name in ``FitResult.found``, which begins
                    as what was noted in the state
 ``write``          its files
 ``residues``       its columns of the residues of ``summary.json``, which pictures show as well
@@ -185,7 +185,7 @@ class FitExtension:
     def after(
         self, fit: FlexibleFit, result: FitResult, folder: RunFolder | None, stop: Stop, progress: Progress
     ) -> FitResult:
-        """Return the result of a fit that has come to its end with what is found yet: `FitResult.with_found`."""
+        """Return the result of a fit that is complete with what is found yet: `FitResult.with_found`."""
         return result
 
     def write(self, folder: Path, fit: FlexibleFit, result: FitResult) -> None:

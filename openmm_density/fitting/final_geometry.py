@@ -30,7 +30,7 @@ ANGLE_STIFFNESS, BOND_STIFFNESS = 2.0, 1.5
 """Times by which angles and bonds between heavy atoms are stiffer than in the force field; with more, bonds would ask for shorter
 time steps."""
 STIFF_TIMESTEP = 0.75
-"""Of the protocol's time step, that of a final stage. With hydrogens of 3 Da the fastest motions of a model bear steps of up to
+"""Of the protocol's time step, that of a final stage. With hydrogens of 3 Da the fastest motions of a model allow steps of up to
 5.5 fs, with a stiff geometry 4.5 fs: at 4 fs too little would be left for the fluctuations of a warm model."""
 CONTACT_SCALE = 16.0
 """Times the default repulsion that keeps atoms apart in the last minimisation."""

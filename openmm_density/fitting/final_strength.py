@@ -19,19 +19,19 @@ from ..validation.geometry import GeometryReport
 from .improvement import most_borne
 
 MOST_ANGLE_RMSZ, MOST_BOND_RMSZ = 0.7, 0.5
-"""RMSZ of angles and of bonds that are borne."""
+"""RMSZ of angles and of bonds that are tolerated."""
 MOST_CLASHES = 0.008
-"""Clashes for each heavy atom that are borne in any case: a clashscore of about 4."""
+"""Clashes for each heavy atom that are tolerated in any case: a clashscore of about 4."""
 MORE_BORNE = 1.1
 """Times the RMSZ of a model that is hardly pulled, where these are larger than that: residues that no pull makes ideal are no
 reason to let go of the map."""
 AIM, MOST_STIFFER = 0.98, 3.0
-"""Of these, what a stiffer geometry aims at, and by how much it is stiffer at the most."""
+"""Of these, what a stiffer geometry aims at, and by how much it is stiffer at most."""
 STIFFER_BY = 2.6
 """Power of the ratio of an RMSZ to its bound by which what it is of is to be held more stiffly."""
 MOST_TIMES = 2.0
-"""Of the strength of the stages before, what the final one may be at the most: a model in ideal geometry bears more, and so is as
-near to the truth as one with bent angles."""
+"""Of the strength of the stages before, what the final one may be at most: a model in ideal geometry can take more, and so is
+as near to the truth as one with bent angles."""
 LEAST = STRENGTH_BOUNDS[0]
 """kJ/mol per fitted atom: a weaker pull is not tried."""
 BOUND_WORDS = {
@@ -77,7 +77,7 @@ class StrengthTrial:
 
 @dataclass(frozen=True)
 class GeometryBounds:
-    """What the geometry of a model at the final strength may be at the most."""
+    """What the geometry of a model at the final strength may be at most."""
 
     bond_rmsz: float
     angle_rmsz: float

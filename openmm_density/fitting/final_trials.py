@@ -34,7 +34,7 @@ HALTS_BEFORE, HALTS_AFTER = 4, 6
 """Halts of the quenches before and after these: what becomes stiff all at once would be heat, and the geometry of a warm model
 tells nothing."""
 REST = 300
-"""Iterations, at the most, of each minimisation in ideal geometry that a trial ends with."""
+"""Iterations, at most, of each minimisation in ideal geometry that a trial ends with."""
 
 
 class FinalTrials:

@@ -201,11 +201,11 @@ class FitResult:
     ms_by_force : dict of str to float, optional
         Milliseconds that an evaluation of each kind of force takes, where these were asked for; see `step_times`.
     unfinished : Unfinished, optional
-        What an extension was interrupted in, after the fit of one model had come to its end.
+        What an extension was interrupted in, after the fit of one model was complete.
     found : mapping of str to object
         What extensions found, by name.
     amplitude_weight : float, optional
-        Times that the logarithm of the likelihood of measured amplitudes counted beside the energy in kT, where the model was
+        The weight of the logarithm of the likelihood of measured amplitudes beside the energy in kT, where the model was
         refined against them in the end.
     written : Written, optional
         Where `write` has written it. A notebook then shows doubts and the picture beside the figures.

@@ -117,7 +117,7 @@ class FlexibleFit:
     reference : Model, optional
         A model of the target, to report the distance to. It has no part in the fit.
     free_map : DensityMap, optional
-        Another map of the same, such as the other half map, to report the correlation with. It has no part in the fit.
+        Another map of the molecule, such as the other half map, to report the correlation with. It has no part in the fit.
     corrections : MapCorrections, optional
         What the maps are corrected for first: voxel size, handedness, sign.
     map_checks : MapChecks, optional
@@ -406,7 +406,7 @@ class FlexibleFit:
         on_end : callable, optional
             Called when a second one comes, before it ends the process.
         stop : StopRequest, optional
-            Of a program around the fit: what ends extensions, once the fit itself has come to its end.
+            Of a program around the fit: what ends extensions, once the fit itself is complete.
 
         Raises
         ------

@@ -26,7 +26,7 @@ chosen for that, and no doubt is said of it. Of clashes, for each heavy atom: a 
 
 
 def most_borne(kind: str, count: int | None, counted: int | None) -> int:
-    """Return the most outliers of a kind that are borne where the relaxed model has so many, as counts vary by their root."""
+    """Return the most outliers of a kind that are tolerated where the relaxed model has so many, as counts vary by their root."""
     return (count or 0) + math.isqrt(count or 0) + math.ceil(BORNE_SHARES[kind] * (counted or 0))
 
 

@@ -18,7 +18,7 @@ OWN = Path(__file__).parents[1] / "extensions" / "entry_points.txt"
 
 
 class Unfinished(NamedTuple):
-    """What an extension was interrupted in, after the fit of one model had come to its end, and why to go on with it."""
+    """What an extension was interrupted in, after the fit of one model was complete, and why to go on with it."""
 
     what: str
     remedy: str
@@ -67,7 +67,7 @@ def split_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str,
 def extended(
     fit: Any, result: Any, folder: Any = None, stop: Any = None, progress: Callable[..., None] | None = None
 ) -> Any:
-    """Return the result of a fit that has come to its end with what extensions find yet."""
+    """Return the result of a fit that is complete with what extensions find yet."""
     for extension in extensions():
         result = extension.after(fit, result, folder, stop or _Never(), progress or (lambda *_: None))
     return result

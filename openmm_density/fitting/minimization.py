@@ -24,7 +24,7 @@ from .stability import Safeguard, Unstable
 MINIMIZED_AT_ONCE = 200
 # Of the descent before a minimisation that is tried again, or of a bad geometry.
 CAREFUL_STEPS = 100
-# A bad geometry is minimised so often at the most until no force (kJ/mol/nm) would throw an atom of 12 Da by 0.1 Å in 4 fs.
+# A bad geometry is minimised so often at most until no force (kJ/mol/nm) would throw an atom of 12 Da by 0.1 Å in 4 fs.
 MINIMIZED_AT_MOST, STRAINED = 3, 7.5e3
 HARSH = 1.0e5
 """kJ/mol/nm; with a larger force on an atom the minimiser is not begun with."""
@@ -137,7 +137,7 @@ class Minimizer:
 
     def _failed(self, error: Unstable) -> SimulationError:
         return SimulationError(
-            f"{self._systems.prepared.model.path}: the energy cannot be minimised, in small steps and double precision neither "
+            f"{self._systems.prepared.model.path}: the energy cannot be minimised, not even in small steps and double precision "
             f"({error}): look for clashes in the model there, or lower the strength."
         )
 

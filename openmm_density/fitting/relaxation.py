@@ -112,7 +112,7 @@ class Relaxation:
     What joins atoms acts in full from the start. A soft repulsion, which lets atoms pass each other at first, grows in stages
     to contact, while the anchors that hold heavy atoms where they were are loosened; bonds are pushed out of rings through the
     nearest side. Chiral centres and peptide bonds stay as they were given, right or wrong. All forces are bounded, so that it
-    is the same on every platform but for rounding. `system`: the force field, and restraints if they act on torsions, without
+    is the same on every platform up to rounding. `system`: the force field, and restraints if they act on torsions, without
     constraints; `safeguard`: looks at what each stage did; `properties` of the platform.
     """
 

@@ -132,7 +132,7 @@ def check_free_map(free_map: DensityMap, density_map: DensityMap, resolution: fl
         )
     if agreement < DOUBTED:
         return (
-            f"The free map agrees poorly with the map (inside its density they correlate by {agreement:.2f}; half maps by .7 or "
+            f"The free map agrees poorly with the map (inside its density they correlate by {agreement:.2f}; half maps by 0.7 or "
             "more): it may be of another conformation or a little out of place, or noise outweighs what it tests."
         )
     return None

@@ -363,7 +363,9 @@ def _pierced_doubt(summary: Mapping[str, Any]) -> list[Doubt]:
     for each in pierced:
         ring, _, bond = each.rstrip(")").partition(" (by ")
         places.append(Place(each, (ring, *bond.split(" - "))))
-    said = f"bonds pass through rings, as in no molecule: {listing(pierced, 10)}: rebuild the model there."
+    said = (
+        f"bonds pass through rings, which no molecule has: {listing(pierced, 10)}: rebuild the model there."
+    )
     return [Doubt("pierced", said, tuple(places))]
 
 

@@ -101,7 +101,7 @@ class OutputFolder:
         command: str | None = None,
         crystal: Callable[[], Any] | None = None,
     ) -> dict[str, Any]:
-        """Write everything, and return the summary; the saved states of a fit that has come to its end are removed.
+        """Write everything, and return the summary; the saved states of a fit that is complete are removed.
 
         `model_path`, `map_path` as the user gave them; `scan`: what half maps said about the strength; `command`: what a user
         types to repeat the fit; `crystal` is called when the models are written: what measured amplitudes say of them. A fit

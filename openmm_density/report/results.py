@@ -45,7 +45,7 @@ def model_with_input_atoms(path: Path, name: str = "fitted") -> Path | None:
 
 
 def finished_summary(path: Path) -> dict[str, Any] | None:
-    """Return the summary of a fit that has come to its end; None where there is none in a folder."""
+    """Return the summary of a fit that is complete; None where there is none in a folder."""
     if (path / UNFINISHED).exists():
         return None
     try:

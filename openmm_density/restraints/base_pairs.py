@@ -76,8 +76,8 @@ class BasePairRestraint(AdaptivePairRestraint):
             residues = list(self.topology.residues())
             names = [" - ".join(residue_label(residues[each]) for each in pair) for pair in facing.tolist()]
             self.notes.append(
-                f"In a helix, but not held as pairs, as their sequence forbids it: {listing(names, 5)}. Look whether a strand is "
-                "out of register there."
+                f"In a helix, but not held as pairs, as their sequence forbids it: {listing(names, 5)}. Check whether a strand "
+                "is out of register there."
             )
 
 

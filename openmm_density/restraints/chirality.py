@@ -27,8 +27,8 @@ class ChiralityRestraint(TorsionRestraint):
     The centres are Cα of amino acids, Cβ of threonine and isoleucine, C1', C2' (RNA), C3' and C4' of nucleotides, held at
     χ₀ = ±35.3°, and in all other residues (sugars, ligands, modified residues) what
     `other_centres` finds, held at the χ of the start. A standard residue's centre that is
-    flat in the start is held at the hand of most: L, and D of sugars, but where the model is a mirror image; another residue's
-    is left free, for it may belong flat.
+    flat in the start is held at the handedness of most: L, and D of sugars, except where the model is a mirror image;
+    another residue's is left free, for it may belong flat.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class ChiralityRestraint(TorsionRestraint):
         standard = standard_residue_names()
         of_standard = np.array([self._atoms[k].residue.name in standard for k in centres[:, 0]], dtype=bool)
         self._note(
-            centres[flat & of_standard], "flat in the start, and held at the hand that most centres have"
+            centres[flat & of_standard], "flat in the start, and held at the handedness of most centres"
         )
         self._note(centres[flat & ~of_standard], "flat in the start, so with no handedness to hold")
         # Positive is the hand of nature.

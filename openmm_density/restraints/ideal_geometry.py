@@ -41,19 +41,19 @@ class IdealGeometryRestraint(Restraint):
     counts as violated from 4 σ off.
 
     Bonds are held about ten times as stiffly as by Amber at the default: minimise with it, or simulate with a k that the time
-    step bears, see `stable_timestep`. Each kind of term has a force of its own, all with the one parameter: add those of
+    step allows, see `stable_timestep`. Each kind of term has a force of its own, all with the one parameter: add those of
     `create_forces`.
 
     Atoms are known by their names and those that OpenMM has for them; hydrogens of other names by what they are bonded to.
     Residues of which nothing is known, bonds that are no known link, and atoms that the library does not have are left out
-    and named in ``notes``, and so are chiral centres of the other hand than the library's, which keep theirs.
+    and named in ``notes``, and so are chiral centres that have the opposite chirality in the library, which keep theirs.
 
     Parameters
     ----------
     topology : openmm.app.Topology or mdtraj.Topology
         With bonds: links between residues are taken from them.
     positions : Quantity or array_like, shape (N, 3)
-        Å where plain; they decide between cis and trans, and keep a centre's hand.
+        Å where plain; they decide between cis and trans, and keep a centre's handedness.
     force_constant, parameter_name, force_group, periodic
         As for `openmm_density.restraints.Restraint`; k is in kJ/mol. What the terms hold must lie in one image of the box.
     monomers : path, optional
@@ -232,7 +232,7 @@ def _notes(terms: GeometryTerms) -> list[str]:
             ("These bonds are no links of which ideal geometry is known", terms.unlinked),
             ("The monomer library does not have these atoms of their residues", terms.unnamed),
             (
-                "These chiral centres keep their hand, which is not that of the monomer library",
+                "These chiral centres keep their handedness, which is not that of the monomer library",
                 terms.other_hands,
             ),
         )

@@ -49,7 +49,7 @@ class PlanarityRestraint(Restraint):
     force or a net torque. A plane counts as violated where an atom is more than 5 σ off it.
 
     At σ = 0.02 Å and 300 K an atom is held at right angles to its plane with 6.2·10⁵ kJ/mol/nm², twice as stiffly as by a bond: a
-    hydrogen of 1 Da oscillates in 8 fs, one of 3 Da in 14 fs. `stable_timestep` says what a System then bears.
+    hydrogen of 1 Da oscillates in 8 fs, one of 3 Da in 14 fs. `stable_timestep` says which steps a System then allows.
 
     **Periodic Systems.** OpenMM wraps whole molecules into the box, so the atoms of a plane stay together, and no box is needed,
     where they belong to one molecule. They do not where the System has fewer bonds than the plane's chemistry: that of a

@@ -132,7 +132,7 @@ class AllAtoms(ContactAtoms):
             places[hydrogens] = places[parents] + bonds * lengths[:, None] / apart[:, None]
 
     def _partners(self, places: np.ndarray, there: np.ndarray) -> dict[int, list[int]]:
-        """Return by each atom that is there those it overlaps, but for waters with waters and what few bonds part from it."""
+        """Return by each atom that is there those it overlaps, except waters with waters and what few bonds part from it."""
         found: dict[int, list[int]] = defaultdict(list)
         if not len(there):
             return found
@@ -185,7 +185,7 @@ class AllAtoms(ContactAtoms):
         ].name == "OXT"
 
     def _overlaps(self, atom: int, others: list[int], places: np.ndarray) -> list[tuple[int, float]]:
-        """Return how deep the dots of an atom lie in others, but for those that make a hydrogen bond."""
+        """Return how deep the dots of an atom lie in others, except those that make a hydrogen bond."""
         dots = places[atom] + self._radii[atom] * _sphere(int(4 * np.pi * self._radii[atom] ** 2 * DOTS))
         radii = self._radii
         depth = radii[others] - np.linalg.norm(dots[:, None] - places[others][None], axis=2)

@@ -43,7 +43,8 @@ class BetaCarbons:
     def deviations(self, positions: np.ndarray) -> np.ndarray:
         """Return how far each Cβ is from its ideal place at positions (N, 3) in Å, shape (R,).
 
-        The ideal place is in the mean direction of those that N and C tell, so that an unusual angle between them does not count.
+        The ideal place is in the mean of the directions that follow from N and from C, so that an unusual angle between them does
+        not count.
         """
         n, alpha, c, beta = positions[self.atoms].transpose(1, 0, 2)
         directions = [

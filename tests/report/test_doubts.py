@@ -152,7 +152,9 @@ def test_what_was_bad_in_the_start_is_told_and_rings_that_stay_pierced_are_doubt
     assert "relaxed in stages" in note and f"rings pierced by bonds: {ring}" in note
     assert notes._strain_note(damaged_models.fit_of(damaged_models.native(tmp_path), tmp_path, "CPU")) == []
     (doubt,) = doubts._pierced_doubt({"pierced_rings_final": [ring]})
-    assert doubt.sentence == f"bonds pass through rings, as in no molecule: {ring}: rebuild the model there."
+    assert (
+        doubt.sentence == f"bonds pass through rings, which no molecule has: {ring}: rebuild the model there."
+    )
     (place,) = doubt.places
     assert place.members == ("A PHE 19", "B LYS 13 CD", "B LYS 13 CE")
     assert doubts._pierced_doubt({"pierced_rings_final": []}) == []

@@ -197,7 +197,7 @@ def test_a_centre_of_the_other_hand_keeps_it_and_is_named(peptide: Model) -> Non
     mirrored = IdealGeometryRestraint(peptide.topology, peptide.positions * [1, 1, -1])
     plain = IdealGeometryRestraint(peptide.topology, peptide.positions)
     np.testing.assert_allclose(mirrored.terms.volumes.values, -plain.terms.volumes.values)
-    assert len(mirrored.notes) == 1 and "keep their hand" in mirrored.notes[0]
+    assert len(mirrored.notes) == 1 and "keep their handedness" in mirrored.notes[0]
 
 
 def test_a_dictionary_tells_of_its_residue(tmp_path: Path) -> None:

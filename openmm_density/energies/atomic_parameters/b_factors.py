@@ -138,7 +138,7 @@ class BFactorRefinement:
     occupancies : array_like, shape (N,), optional
         From 0 to 1; those of the Model by default, else 1.
     half_maps : tuple of DensityMap, optional
-        Two half maps, with which it is checked that B factors refined in the one agree better with the other too.
+        Two half maps, to check that B factors refined in the one agree better with the other too.
     scattering : {"electron", "xray"}
         Form factors.
     solvent : bool

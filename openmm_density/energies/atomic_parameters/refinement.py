@@ -26,7 +26,7 @@ class OccupancyGroups:
     alternatives: Sequence[np.ndarray] = ()  # int, groups whose occupancies have the sum 1
 
     def values(self, variables: np.ndarray) -> np.ndarray:
-        """Return the occupancy of each group for what is varied, which is the same but for alternatives."""
+        """Return the occupancy of each group for what is varied, which is the same except for alternatives."""
         result = variables.copy()
         for each in self.alternatives:
             result[each] = variables[each] / variables[each].sum()

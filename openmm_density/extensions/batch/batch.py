@@ -205,8 +205,8 @@ class Batch:
 
 _WHAT_BECOMES = {
     "finished": "finished before, not fitted again",
-    "unfinished": "begun before, gone on with",
-    "failed": "failed before the first step in an earlier run, begun again as is asked for now",
+    "unfinished": "begun before, continued",
+    "failed": "failed before the first step in an earlier run, started again with today's options",
     "replaced": "had a fit of other options or files, replaced",
 }
 """What is said of fits by what their folders held, see `openmm_density.extensions.batch.job_folder.Earlier`."""

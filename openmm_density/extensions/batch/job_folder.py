@@ -43,11 +43,11 @@ class JobFolder:
 
     @property
     def is_finished(self) -> bool:
-        """Whether a fit in it has come to its end."""
+        """Whether a fit in it is complete."""
         return self.figures() is not None
 
     def figures(self) -> dict[str, Any] | None:
-        """Return the figures of a fit that has come to its end; None where there is none."""
+        """Return the figures of a fit that is complete; None where there is none."""
         summary = finished_summary(self.path)
         return None if summary is None else summary_figures(summary)
 

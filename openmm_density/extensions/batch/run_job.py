@@ -124,7 +124,7 @@ class FitProcess:
 Told: TypeAlias = Callable[[dict[str, Any]], None]
 
 MOST_ATTEMPTS = 3
-"""Times that a job is begun, or gone on with, before it counts as failed."""
+"""Times that a job is started or continued before it counts as failed."""
 
 
 @dataclass(frozen=True)

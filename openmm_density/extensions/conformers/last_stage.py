@@ -191,7 +191,7 @@ def with_evidence(
             solute.topology, fit_map, result.final[:n], occupancies, beside, around, level, operators
         )
     except InputError as error:
-        problem = f"What conformers explain of the density is not known: {error}"
+        problem = f"How much of the density conformers explain is not known: {error}"
         return result.with_found(conformers=replace(found, notes=[*found.notes, problem]))
     explained = {"cc_both": correlations.both, "cc_major": correlations.major}
     return result.with_found(conformers=replace(found, **explained))

@@ -171,7 +171,7 @@ class CrystalFit:
             If the first cycle becomes unstable again and again. Where a later one does, the fit ends with those before it, and
             a doubt says so.
         KeyboardInterrupt
-            After SIGINT or SIGTERM; the cycle that was under way has saved its state, and where one has come to its end before
+            After SIGINT or SIGTERM; the cycle that was under way has saved its state, and where one is complete before
             it, the results so far are written.
         """
         listener = listener or Listener()
@@ -198,7 +198,7 @@ class CrystalFit:
             return Cycle.of(0, phased_model(Path(self.settings.model), self.reflections))
 
     def _carry_out(self, cycles: list[Cycle], listener: Listener) -> list[str]:
-        """Append cycle by cycle; return a sentence where one came to no end."""
+        """Append cycle by cycle; return a sentence where one did not finish."""
         path = Path(self.settings.model)
         for number in range(1, self.settings.cycles + 1):
             arguments = self.settings, self.folder, number, path, self.reflections, listener
@@ -207,7 +207,7 @@ class CrystalFit:
             except SimulationError as error:
                 if number == 1:
                     raise
-                said = f"cycle {number} came to no end, and the fit ended before it: {error}"
+                said = f"cycle {number} did not finish, and the fit ended before it: {error}"
                 listener.say(said)
                 return [said]
             listener.say(cycles[-1].in_words())

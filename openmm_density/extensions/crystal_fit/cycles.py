@@ -113,7 +113,7 @@ def cycle_folder(folder: Path, number: int) -> Path:
 
 
 def finished_cycle(folder: Path, number: int) -> Cycle | None:
-    """Return a cycle that has come to its end; None where it has not."""
+    """Return a cycle that is complete; None where it is not."""
     path = cycle_folder(folder, number)
     if finished_summary(path) is None:
         return None
@@ -131,7 +131,7 @@ def run_cycle(
     reflections: Reflections,
     listener: Listener,
 ) -> Cycle:
-    """Return a cycle: carried out, gone on with, or read where it has come to its end."""
+    """Return a cycle: carried out, continued, or read where it is complete."""
     done = finished_cycle(folder, number)
     if done is not None:
         return done

@@ -57,8 +57,8 @@ class Course:
     """How a fit went, beside its cycles."""
 
     command: str | None = None  # What a user types to repeat the fit
-    failed: Sequence[str] = ()  # A sentence on a cycle that came to no end
-    # The cycle in which a signal ended the fit; None of one that has come to its end
+    failed: Sequence[str] = ()  # A sentence on a cycle that did not finish
+    # The cycle in which a signal ended the fit; None of a complete one
     interrupted: int | None = None
     stopwatch: Stopwatch = field(default_factory=Stopwatch)  # Of what no cycle counts
 

@@ -95,9 +95,7 @@ def crystal_doubts(cycles: Sequence[Cycle], best: Cycle) -> list[str]:
             f"{kept}. (That of a start which was refined against these free reflections is too low to compare with.)"
         )
     if best.r_free - best.r_work > WIDE:
-        doubts.append(
-            f"R-free is {best.r_free - best.r_work:.3f} above R-work: the model is fitted to more than the data say."
-        )
+        doubts.append(f"R-free is {best.r_free - best.r_work:.3f} above R-work: the model is overfitted.")
     return [*doubts, *place_doubts(best)]
 
 
@@ -106,7 +104,7 @@ def place_doubts(cycle: Cycle) -> list[str]:
     if cycle.r_free <= RANDOM:
         return []
     return [
-        f"R-free is {cycle.r_free:.2f}, near that of atoms at random (.59): the model may lie elsewhere in the cell, or not "
+        f"R-free is {cycle.r_free:.2f}, near that of atoms at random (0.59): the model may lie elsewhere in the cell, or not "
         "belong to the data."
     ]
 
@@ -116,7 +114,7 @@ def cycles_note(cycles: Sequence[Cycle], best: Cycle) -> list[str]:
     if best.number == 0 or best is not cycles[-1]:
         return []
     fallen = min(cycle.r_free for cycle in cycles[:-1]) - best.r_free
-    done = "the only cycle" if len(cycles) == 2 else f"cycle {best.number}, the last that was to be"
+    done = "the only cycle" if len(cycles) == 2 else f"cycle {best.number}, the last one"
     return [f"R-free still fell in {done} (by {fallen:.4f}): give more cycles."]
 
 

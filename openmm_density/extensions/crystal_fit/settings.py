@@ -34,7 +34,7 @@ class CrystalSettings:
     make_free_flags: bool = False
     cycles: int = 8  # At most
     free_value: int | None = None
-    # Plain values, as `FlexibleFit` takes them, but for ``restrain_to`` and ``reference``, which are paths
+    # Plain values, as `FlexibleFit` takes them, except ``restrain_to`` and ``reference``, which are paths
     fit_options: Mapping[str, Any] = field(default_factory=dict)
     command: str | None = field(default=None, compare=False)  # What a user types to repeat the fit
 

@@ -80,7 +80,7 @@ def _difference(model: gemmi.SpaceGroup, data: gemmi.SpaceGroup) -> str:
 
 
 def _enantiomorph(group: gemmi.SpaceGroup) -> int:
-    """Return the number of the group with screw axes of the other hand."""
+    """Return the number of the group with the opposite screw axes."""
     return _ENANTIOMORPHS.get(group.number, group.number)
 
 

@@ -217,7 +217,7 @@ def _held_out(
             remedy=f"give its label with {as_argument('free_flags')}, or leave it out",
         )
     if without_alike and not np.ptp(values):
-        notes.append(f"{label} is the same of all reflections, and so no free flag.")
+        notes.append(f"{label} is the same for all reflections, so it is no free flag.")
         return None
     free, sentence = free_reflections(values, path, label, free_value)
     notes.append(sentence)
@@ -289,7 +289,7 @@ def free_reflections(
     values, counts = np.unique(flags, return_counts=True)
     if len(values) < 2:
         raise InputError(
-            f"all its free flags ({label}) are alike, so that none is held out",
+            f"all its free flags ({label}) are the same, so that none is held out",
             source=path,
             remedy=f"choose another column with {as_argument('free_flags')}, or make some with "
             f"{as_argument('make_free_flags', True)}",

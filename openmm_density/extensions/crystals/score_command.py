@@ -146,6 +146,4 @@ def _print_told(told: Mapping[str, Any]) -> None:
     for note in told["notes"]:
         console.print(note)
     if told["r_free"] is None:
-        console.print(
-            "No free flags: R-work is of all reflections, and says nothing on whether they were fitted to."
-        )
+        console.print("No free flags: R-work is that of all reflections, and cannot show overfitting.")

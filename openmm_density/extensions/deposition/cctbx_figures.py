@@ -47,5 +47,5 @@ def cctbx_figures(path: str | os.PathLike[str]) -> dict[str, Any] | None:
         except subprocess.TimeoutExpired:
             problem = f"it took more than {LONGEST} s"
         except (OSError, ValueError):
-            problem = one_line((done.stderr.strip() or "it ended without a word").splitlines()[-1])
-    return {"version": None, "figures": {}, "missing": {"all": f"cctbx could not be asked: {problem}"}}
+            problem = one_line((done.stderr.strip() or "it ended without a message").splitlines()[-1])
+    return {"version": None, "figures": {}, "missing": {"all": f"cctbx could not be run: {problem}"}}

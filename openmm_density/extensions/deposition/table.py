@@ -31,7 +31,7 @@ _CRYSTAL_DATA = ("Wavelength (Å)", "R_merge, R_meas or R_pim", "I/σ(I)", "CC1/
 _OF_REFLECTIONS = "measured amplitudes"
 OF_OWN_PHASES = (
     "The map is 2mF_o − DF_c with the phases of this model itself: its correlations with it are above those with a map that "
-    "does not know the model. R_free is what tells."
+    "does not know the model. Judge it by R_free."
 )
 """Below the table of a model and measured amplitudes."""
 
@@ -354,7 +354,7 @@ def _footnotes(known: TableInput) -> list[str]:
     """Return what stands below the table."""
     cctbx = known.figures["cctbx"]
     notes = [
-        f"Written by openmm-density {known.version} for {known.model} in {known.map}. {FILL_IN} is what only its authors know.",
+        f"Written by openmm-density {known.version} for {known.model} in {known.map}. {FILL_IN}: only its authors know.",
         f"The ideal values of bonds and angles are those of {IDEAL_VALUES}; they differ by 0.01 to 0.02 Å from those of Engh "
         "and Huber, against which refinement programs report.",
         "CC_mask to CC_box are correlations by Phenix' definitions. The CC that openmm-density prints is another: with B = 8 d "

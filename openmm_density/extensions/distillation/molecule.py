@@ -154,7 +154,7 @@ def _check_stereo(molecule: Mol, source: str) -> None:
     if open_centres:
         centre = molecule.GetAtomWithIdx(open_centres[0])
         raise InputError(
-            f"the handedness of {counted(len(open_centres), 'chiral centre')} is open, of {centre.GetSymbol()}"
+            f"the handedness of {counted(len(open_centres), 'chiral centre')} is not given, of {centre.GetSymbol()}"
             f"{centre.GetIdx() + 1} first",
             source=source,
             remedy="give a SMILES that says it by @ or @@, or a file with positions",

@@ -65,7 +65,7 @@ class DistillationSettings:
 
     @property
     def network(self) -> dict[str, Any]:
-        """The arguments of `PaiNNNetwork` but for the elements."""
+        """The arguments of `PaiNNNetwork` except the elements."""
         return {name: getattr(self, name) for name in ("features", "layers", "n_radial", "cutoff")}
 
 

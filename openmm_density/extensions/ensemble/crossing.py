@@ -1,6 +1,6 @@
 """Which moving parts of two replicas belong together.
 
-A mean density does not tell which place of one domain goes with which of another, but for their weights: where two domains
+A mean density does not tell which place of one domain goes with which of another, except by their weights: where two domains
 have both moved in six of ten molecules, replicas of weights 0.6 and 0.4 fit with both domains moved in the first, not with one
 moved in each. Dynamics does not find from one to the other, as a domain would have to go through density that is taken. So parts
 are exchanged at once, and the map says which exchange is better.

@@ -25,7 +25,7 @@ _CANNOT_BE = (
     (
         "similarity",
         "inner-product",
-        "share their mean density, of which this similarity is the mean of theirs: the best replica would have all weight",
+        "share their mean density, of which this similarity is the mean of theirs: the best replica would have all the weight",
     ),
 )
 """What does not go with replicas that share a map, and why."""

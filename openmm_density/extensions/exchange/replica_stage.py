@@ -34,7 +34,7 @@ _MINIMIZATION = 200
 NAME, _RAISES = "exchange", "ladder_raises"
 """By which a state has what became of the replicas of each stage: of the stage in progress, so far."""
 LIGANDS = "ligands"
-"""What is known of the ligands of each replica, in a state in the midst of a stage."""
+"""What is known of the ligands of each replica, in a state in the middle of a stage."""
 # What the lowest strength is multiplied by where a replica left its density.
 RAISED = 2.0
 

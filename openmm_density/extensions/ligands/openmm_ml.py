@@ -57,7 +57,7 @@ class OpenMMMLEnergy:
 
     @property
     def sha256(self) -> str:
-        """Of that: another potential is not gone on with."""
+        """Of that: a fit is not continued with another potential."""
         return hashlib.sha256(f"{self.version} {self.smiles}".encode()).hexdigest()
 
     @cached_property

@@ -12,14 +12,14 @@ from .bodies import LEAST
 
 
 def placing_told(name: str, found: Mapping[str, Any]) -> Told:
-    """Return figures, and doubts on bodies that may not belong into the map, or not where they are."""
+    """Return figures, and doubts on bodies that may not belong in the map, or not where they are."""
     doubts = []
     unsure = [each for each in found["bodies"] if each["score"] < LEAST]
     if unsure:
         listed = ", ".join(f"{_label(each)} ({each['score']:.1f})" for each in unsure)
         said = (
-            f"{listed}: placed no more than {LEAST:g} standard deviations above wrong places, as models that do not belong into "
-            "the map are. Look whether the map shows this model there."
+            f"{listed}: placed no more than {LEAST:g} standard deviations above wrong places, as are models that do not belong "
+            "in the map. Check whether the map shows this model there."
         )
         doubts.append(Doubt(name, said))
     for each in found["bodies"]:

@@ -91,12 +91,12 @@ def confidence_doubts(name: str, residues: Sequence[Mapping[str, Any]], plddt: n
     for stretches, what in (
         (
             against,
-            "are predicted with confidence, and disagree with the map: look whether they belong elsewhere, such as with a domain "
-            "that turned",
+            "are predicted with confidence, and disagree with the map: check whether they belong elsewhere, such as with a "
+            "domain that turned",
         ),
         (
             unsure,
-            "are clear in the map, where the prediction is unsure: look whether they are built as the map shows",
+            "are clear in the map, where the prediction is unsure: check whether they are built as the map shows",
         ),
     ):
         if stretches:

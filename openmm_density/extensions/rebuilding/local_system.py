@@ -109,7 +109,7 @@ class LocalSystem:
         return self._with_moved(positions, found)
 
     def energy(self, positions: np.ndarray) -> float:
-        """Return the energy in kJ/mol, but for a constant: that of the atoms that do not move."""
+        """Return the energy in kJ/mol, up to a constant: that of the atoms that do not move."""
         return self._dynamics.energy(self._of_members(positions))
 
     def _of_members(self, positions: np.ndarray) -> np.ndarray:

@@ -35,7 +35,7 @@ _TRIALS_PER_WORKER, _MOST_PLACES = 2, 8
 _Found = TypeVar("_Found")
 
 Progress = Callable[[int], None]
-"""Called with the number of a trial that has come to its end."""
+"""Called with the number of a trial that is complete."""
 
 
 class TrialWorkers:

@@ -82,12 +82,12 @@ def kept_model(folder: Path) -> Path:
 
 
 def is_finished(folder: Path, step: Step) -> bool:
-    """Return whether the fit of a step has come to its end."""
+    """Return whether the fit of a step is complete."""
     return finished_summary(folder / step.folder) is not None
 
 
 def finished_fit(settings: SeriesSettings, folder: Path, step: Step) -> FrameFit:
-    """Return the fit of a step that has come to its end."""
+    """Return the fit of a step that is complete."""
     path = folder / step.folder
     summary = json.loads((path / SUMMARY).read_text(encoding="utf-8"))
     free_map = settings.read_free_map(step.frame)
@@ -142,7 +142,7 @@ class FrameFits:
         return frame_correlation(self.settings, density_map, neighbour.next_start) >= NEAR * neighbour.cc
 
     def _carried_out(self, step: Step, model_path: Path, completed: Path | None) -> FrameFit:
-        """Return the fit of a step from a model: carried out, gone on with, or read where it has come to its end."""
+        """Return the fit of a step from a model: carried out, continued, or read where it is complete."""
         if not is_finished(self.folder, step):
             self._wait_until_free(step)
         if is_finished(self.folder, step):

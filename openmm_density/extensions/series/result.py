@@ -286,7 +286,7 @@ def _unfollowed(number: int, frames: Sequence[SeriesFrame], path: SeriesPath) ->
     low = min(frames[number : number + 2], key=lambda frame: frame.kept.score)
     return (
         f"Volumes {number + 1} and {number + 2} differ far more than other neighbours (1 − CC {change:.3f}), and the models "
-        f"do not (Cα RMSD {path.steps[number]:.1f} Å): look whether that of volume {low.number} (CC {low.kept.score:.3f}) "
+        f"do not (Cα RMSD {path.steps[number]:.1f} Å): check whether that of volume {low.number} (CC {low.kept.score:.3f}) "
         "follows its map."
     )
 

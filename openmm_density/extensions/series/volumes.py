@@ -95,7 +95,7 @@ class VolumeFacts:
 
 
 def notes_on_volumes(paths: Sequence[Path], facts: Sequence[VolumeFacts]) -> list[str]:
-    """Return a sentence on each thing in which volumes differ and that a series can bear."""
+    """Return a sentence on each way in which volumes differ that a series tolerates."""
     notes = []
     if len({(each.size, each.voxel_size) for each in facts}) > 1:
         first, other = next((0, n) for n, each in enumerate(facts) if _grid(each) != _grid(facts[0]))

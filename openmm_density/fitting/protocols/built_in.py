@@ -163,7 +163,7 @@ def _near(resolution: float) -> tuple[str, ...]:
 
 
 def _small_corrections(steps: int) -> tuple[Stage, ...]:
-    """Cool, at half of the strength, and with all restraints throughout: for a model that is right but for details."""
+    """Cool, at half of the strength, and with all restraints throughout: for a model that is right except for details."""
     settle, draw, hold = round(0.05 * steps), round(0.2 * steps), round(0.35 * steps)
     cool, half = (150.0, 150.0), (0.5, 0.5)
     restraints = checked_restraints((*_WITH_FOLD, _STAGGERED))

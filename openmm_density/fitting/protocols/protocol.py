@@ -300,7 +300,7 @@ class Protocol:
         return replace(self, stages=(equilibrate, *self.stages))
 
     def with_steps(self, steps: int) -> Protocol:
-        """Return the protocol with its stages lengthened or shortened alike to so many steps in all."""
+        """Return the protocol with its stages lengthened or shortened uniformly to so many steps in all."""
         check_count("steps", steps, least=1)
         stages = []
         for stage, done in zip(self.stages, self._timeline()):

@@ -63,7 +63,7 @@ def spectrum_end(density_map: DensityMap) -> float | None:
     frequency, power = _spectrum(density_map)
     if len(power) < 3 or not power.any():
         return None
-    # What is zero but for rounding is not to have cliffs of its own.
+    # What is zero up to rounding is not to have cliffs of its own.
     level = np.log10(np.maximum(power, 1e-9 * power.max()))
     cliffs = []
     for first in np.flatnonzero(frequency >= 1 / COARSEST):

@@ -139,7 +139,7 @@ def test_a_killed_command_goes_on_when_it_is_given_again(fragment, tmp_path, und
     wait_until(lambda: not any(map(is_alive, below)))
     again = subprocess.run(command, cwd=fragment, capture_output=True, text=True, timeout=300)
     assert again.returncode == 0, again.stderr
-    assert again.stderr == "openmm-density batch: a: begun before, gone on with\n"
+    assert again.stderr == "openmm-density batch: a: begun before, continued\n"
     assert "1 of 1 fit finished; results are in" in again.stdout
     assert_same(coordinates(tmp_path / "out"), undisturbed)
 

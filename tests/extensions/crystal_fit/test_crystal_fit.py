@@ -279,7 +279,7 @@ def test_a_start_that_no_cycle_betters_is_the_result_and_an_unstable_cycle_the_l
     assert (
         f"({start.r_free:.4f}; {end.r_free:.4f} in cycle 1): the result is the start" in summary["doubts"][1]
     )
-    assert "cycle 2 came to no end" in summary["doubts"][0] and "unstable 4 times" in summary["doubts"][0]
+    assert "cycle 2 did not finish" in summary["doubts"][0] and "unstable 4 times" in summary["doubts"][0]
     assert not any("did not improve" in doubt for doubt in summary["doubts"])
     assert "the start, kept" in (output / "report.html").read_text()
 
@@ -317,10 +317,10 @@ def test_flags_that_are_there_are_not_made(folder, tmp_path, capsys):
     values[:, mtz.column_labels().index("FREE")] = 1
     mtz.set_data(values)
     mtz.write_to_file(str(alike))
-    with pytest.raises(InputError, match="are alike"):
+    with pytest.raises(InputError, match="are the same"):
         CrystalFit(files[0], alike, tmp_path / "run")
     made = CrystalFit(files[0], alike, tmp_path / "run", make_free_flags=True).reflections
-    assert 0 < made.free.sum() < 0.1 * len(made) and "FREE is the same of all" in made.notes[0]
+    assert 0 < made.free.sum() < 0.1 * len(made) and "FREE is the same for all" in made.notes[0]
     numbered = CrystalFit(files[0], files[1], tmp_path / "run", free_value=3).reflections
     assert (
         numbered.free.any() and not (numbered.free & CrystalFit(*files[:2], tmp_path).reflections.free).any()

@@ -129,7 +129,7 @@ def _present(indices):
     [
         (lambda n: {"FC": ("F", values(n)), "PHIC": ("P", np.zeros(n))}, "no measured amplitudes"),
         (lambda n: usual_columns(np.full(n, np.nan), None), "no value with a deviation above 0"),
-        (lambda n: usual_columns(values(n), np.zeros(n, bool)) | {"FREE": ("I", np.ones(n))}, "are alike"),
+        (lambda n: usual_columns(values(n), np.zeros(n, bool)) | {"FREE": ("I", np.ones(n))}, "are the same"),
         (lambda n: usual_columns(values(n), None) | {"FREE": ("I", np.arange(n) % 2)}, "hold out 50%"),
     ],
 )

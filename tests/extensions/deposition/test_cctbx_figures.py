@@ -22,7 +22,7 @@ def test_a_process_that_fails_is_told_in_a_sentence(monkeypatch, tmp_path):
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     found = cctbx_figures(tmp_path / "model.pdb")
     assert found["version"] is None and found["figures"] == {}
-    assert found["missing"] == {"all": "cctbx could not be asked: ImportError: libfoo.so is missing"}
+    assert found["missing"] == {"all": "cctbx could not be run: ImportError: libfoo.so is missing"}
 
 
 @pytest.mark.skipif(not has_cctbx(), reason="cctbx-base (81 MB) is not installed")

@@ -72,7 +72,7 @@ def test_an_interrupted_ensemble_is_resumed_and_written(folder, tmp_path, monkey
         (("--replicas", 0), "--replicas must be"),
         (("--replicas", 4, "--solvent", "water"), "--replicas of one map cannot be in water"),
         (("--replicas", 4, "--similarity", "map-potential"), "--replicas share their mean density"),
-        (("--replicas", 4, "--similarity", "inner-product"), "the best replica would have all weight"),
+        (("--replicas", 4, "--similarity", "inner-product"), "the best replica would have all the weight"),
     ],
 )
 def test_what_no_ensemble_can_have_is_refused_at_once(folder, tmp_path, capsys, options, problem):
