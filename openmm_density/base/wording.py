@@ -14,9 +14,9 @@ def one_line(error: Exception) -> str:
     return " ".join(str(error).split()).rstrip(".") or type(error).__name__
 
 
-def counted(number: int, noun: str) -> str:
-    """Count things as in ``1 residue`` or ``2 residues``."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+def counted(number: int, noun: str, nouns: str = "") -> str:
+    """Count things as in ``1 residue`` or ``2 residues``; `nouns`: the plural where it does not end so."""
+    return f"{number} {noun if number == 1 else nouns or f'{noun}s'}"
 
 
 def listing(items: Sequence[str], longest: int = 20) -> str:

@@ -101,6 +101,13 @@ def _once_each() -> Callable[..., None]:
     return show
 
 
+_EPILOG = (
+    f"{PROGRAM} COMMAND --help has the options of each. All figures of a fit are in summary.json in its folder; score, planes, "
+    "b-factors and doctor print theirs with --json. Exit status: 0 complete, 1 it failed on the way, 2 unusable input, "
+    "130 interrupted."
+)
+
+
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of all commands, of which `main` runs one."""
     return _parser()[0]
@@ -108,7 +115,9 @@ def build_parser() -> argparse.ArgumentParser:
 
 def _parser() -> tuple[Parser, dict[str, Callable[..., int]]]:
     """Return the parser of all commands, and the function of each."""
-    parser = Parser(prog=PROGRAM, description="Fit atomic models into density maps with OpenMM.")
+    parser = Parser(
+        prog=PROGRAM, description="Fit atomic models into density maps with OpenMM.", epilog=_EPILOG
+    )
     parser.add_argument(
         "--version", action=_Version, nargs=0, default=argparse.SUPPRESS, help="print the version"
     )

@@ -23,7 +23,8 @@ from ..models.trajectory_files import as_openmm_topology
 from ..validation.correlation import LARGEST_PART_OUTSIDE, LOW_CORRELATION
 from ..validation.fsc import HALF_MAP_THRESHOLD, half_map_doubt, half_map_fsc
 from ..validation.map_checks import MapChecks, check_map_units, check_map_with_model
-from ..validation.stretches import doubtful_stretches
+from ..validation.q_score import SIGMA, usual_q
+from ..validation.stretches import doubtful_stretches, sentences_of
 
 if TYPE_CHECKING:
     import mdtraj
@@ -53,12 +54,16 @@ class ScoreReport:
         self._trajectory, self._map, self._resolution = trajectory, density_map, resolution
         self._last = trajectory.xyz[-1].astype(np.float64) * ANGSTROM_PER_NANOMETER
         self._scores, self._checks = self._correlated(names)
-        self.found = {**self._scores.as_dict(), "map_checks": self._checks.as_dict(spellings)}
+        self.found = {
+            **dict(zip(("model", "map"), names)),
+            **self._scores.as_dict(),
+            "map_checks": self._checks.as_dict(spellings),
+        }
         # What the line of each frame has, the residues' values in the last frame by their headings, and further lines.
         self._figures = [[f"CC {cc:.4f}"] for cc in self._scores.cc_mask]
         self._columns = {"CC": self._scores.residue_correlations[-1]}
         hydrogens = sum(map(is_hydrogen, trajectory.topology.atoms))
-        self._hydrogens = counted(hydrogens, "hydrogen") if hydrogens else None
+        self._notes = [HYDROGENS_COUNT.format(counted(hydrogens, "hydrogen"))] if hydrogens else []
         self._remarks: list[str] = []
         self._rows: list[dict[str, Any]] = []
         self._half_map_doubt: str | None = None
@@ -83,14 +88,19 @@ class ScoreReport:
     def add_q_scores(self, sigma: float) -> None:
         """Add Q-scores, from a reference of a width in Å."""
         q = q_score(self._trajectory, self._map, sigma=sigma)
+        topology = as_openmm_topology(self._trajectory.topology)
+        usual = usual_q(topology, self._resolution) if sigma == SIGMA else None
         self.found |= {
             "q_score_sigma": sigma,
             "q_score": _plain(q.mean),
+            "q_score_usual": usual,
             "residue_q_scores": _plain(q.residues),
         }
         self._columns["Q"] = q.residues[-1]
         for line, mean in zip(self._figures, q.mean):
-            line.append(f"Q {mean:.4f}")
+            line.append(
+                f"Q {mean:.4f}{'' if usual is None or len(q.mean) > 1 else f' ({usual:.2f} is usual)'}"
+            )
 
     def add_model_fsc(self) -> None:
         """Add the Fourier shell correlation of the map and each frame."""
@@ -132,6 +142,7 @@ class ScoreReport:
             ),
             *([] if self._half_map_doubt is None else [self._half_map_doubt]),
         ]
+        self.found["notes"] = self._notes
 
     def show(self, per_residue: bool) -> None:
         """Print the figures, and last, where a terminal still shows it, what they come to."""
@@ -150,8 +161,8 @@ class ScoreReport:
             )
         for sentence in residue_sentences(self._rows, self._columns):
             print(sentence)
-        if self._hydrogens:
-            print(HYDROGENS_COUNT.format(self._hydrogens))
+        for note in self._notes:
+            print(note)
         for warning in self.found["warnings"]:
             console.print(Text.assemble(("Warning:", "bold"), f" {warning}"))
         if not per_residue:
@@ -175,7 +186,7 @@ def _plain(values: Any) -> list[Any]:
 
 
 TOLD = 5
-"""How many of the worst residues, and of stretches, are listed in words."""
+"""How many of the worst residues are listed in words."""
 MOST_WORST = 10
 """How many of the worst residues are listed in JSON, as in a fit's summary."""
 
@@ -246,7 +257,7 @@ def warnings_about(
     return [
         *_overall_warnings(trajectory, density_map, cc, checks),
         *_unknown_warning(rows),
-        *(str(stretch) for stretch in doubtful_stretches(rows)[:TOLD]),
+        *sentences_of(doubtful_stretches(rows)),
     ]
 
 

@@ -21,7 +21,7 @@ from ..restraints import Violation
 from ..validation.correlation import LARGEST_PART_OUTSIDE, LOW_CORRELATION
 from ..validation.fsc import HALF_MAP_THRESHOLD, Crossing, half_map_doubt
 from ..validation.map_checks import Finding
-from ..validation.stretches import DoubtfulStretch
+from ..validation.stretches import MOST_STRETCHES, DoubtfulStretch, sentences_of
 from .contacts import contact_doubts
 from .local_geometry import worse_doubts
 
@@ -44,8 +44,6 @@ NYQUIST_SLACK = 0.9
 # A residue fits the map clearly worse than at the start if its correlation fell by more than this, and what it lacks to 1 grew by
 # this factor. Of some 60 models fitted back into their maps 11 have such; of 97 residues in EMD-5925 none or one.
 LESS_CORRELATION, LACKS_MORE = 0.03, 2.0
-# So many stretches of residues are named; the page shows all.
-MOST_STRETCHES = 5
 
 
 def doubts_about(
@@ -413,12 +411,7 @@ def _stretch_doubts(
 ) -> list[Doubt]:
     """Return a doubt about each of the worst stretches, and one about all others."""
     places = [place_of_stretch(stretch, residues) for stretch in stretches]
-    doubts = [
-        Doubt("stretch", str(stretch), (place,)) for stretch, place in zip(stretches[:MOST_STRETCHES], places)
-    ]
-    others = tuple(places[MOST_STRETCHES:])
-    if others:
-        left = len(others)
-        who = "1 more stretch of residues fits" if left == 1 else f"{left} more stretches of residues fit"
-        doubts.append(Doubt("stretch", f"{who} the map badly: see report.html.", others))
+    sentences, own = sentences_of(stretches), min(len(places), MOST_STRETCHES)
+    doubts = [Doubt("stretch", said, (place,)) for said, place in zip(sentences, places[:own])]
+    doubts += [Doubt("stretch", said, tuple(places[own:])) for said in sentences[own:]]
     return doubts

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from ..base.wording import counted, listing
+
 WINDOW = 5
 """Residues over which the measures are averaged: single ones vary by chance."""
 FALL = 0.1
@@ -15,6 +17,9 @@ FALL = 0.1
 FAR_BELOW = 0.2
 """A window so far below the median of its chain is doubtful. In the models of EMD-6374, EMD-3488 and PDB 3PQR two windows in
 a thousand are; of a model built wrongly into the first, one in ten."""
+
+MOST_STRETCHES = 5
+"""How many of the worst have a sentence of their own."""
 
 _NAMES = {"correlation": "correlation", "q_score": "Q-score"}
 
@@ -80,6 +85,17 @@ def doubtful_stretches(residues: Sequence[dict[str, Any]]) -> list[DoubtfulStret
                     means = (_mean(values[list(rows)]) for values in (after, other, reference))
                     found.append(DoubtfulStretch(chain, first, last, rows, measure, fell, *means))
     return sorted(found, key=lambda stretch: stretch.value - stretch.other)
+
+
+def sentences_of(stretches: Sequence[DoubtfulStretch]) -> list[str]:
+    """Return a sentence for each of the worst stretches, and one that names the others."""
+    sentences = [str(each) for each in stretches[:MOST_STRETCHES]]
+    if others := [each.label for each in stretches[MOST_STRETCHES:]]:
+        fit = "fits" if len(others) == 1 else "fit"
+        sentences.append(
+            f"{counted(len(others), 'more stretch', 'more stretches')} of residues {fit} the map badly: {listing(others)}."
+        )
+    return sentences
 
 
 def _stretches(

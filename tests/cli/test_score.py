@@ -20,9 +20,13 @@ def test_score_agrees_with_the_summary(fitted, folder, capsys):
     assert scores["cc_mask"][0] == pytest.approx(summary["cc_final"], abs=2e-3)
     without_hydrogens = ("score", fitted / "fitted.cif", folder / "target.mrc", "--resolution", 5, "--atoms")
     assert run(*without_hydrogens, "element != H", "--json") == 0
-    assert json.loads(capsys.readouterr().out)["cc_mask"][0] == pytest.approx(summary["cc_final"], abs=2e-2)
+    found = json.loads(capsys.readouterr().out)
+    assert found["cc_mask"][0] == pytest.approx(summary["cc_final"], abs=2e-2) and found["notes"] == []
+    assert run(*without_hydrogens[:-1], "--json") == 0
+    (note,) = json.loads(capsys.readouterr().out)["notes"]
+    assert 'hydrogens count, which maps hardly show: --atoms "element != H"' in note
     assert run(*without_hydrogens[:-1]) == 0
-    assert 'hydrogens count, which maps hardly show: --atoms "element != H"' in capsys.readouterr().out
+    assert note in capsys.readouterr().out
     trajectory = ("score", fitted / "trajectory.dcd", folder / "target.mrc", "--resolution", 5)
     assert run(*trajectory, "--topology", fitted / "fitted.cif") == 0
     # Frames are counted from 0, as in JSON.
@@ -38,6 +42,7 @@ def test_score_ends_with_what_a_person_reads(folder, capsys):
     arguments = ("score", folder / "model.pdb", folder / "target.mrc", "--resolution", 5)
     assert run(*arguments, "--q-score", "--json") == 0
     found = json.loads(capsys.readouterr().out)
+    assert [found["model"], found["map"]] == [str(each) for each in arguments[1:3]]
     worst = sorted(zip(found["residue_correlations"][0], found["residue_labels"]))
     assert [tuple(each.values()) for each in found["worst_residues"]] == [
         (label, value) for value, label in worst[:10]
@@ -45,7 +50,8 @@ def test_score_ends_with_what_a_person_reads(folder, capsys):
     assert run(*arguments, "--q-score") == 0
     shown = capsys.readouterr().out.splitlines()
     lines = [line for line in shown if not line.startswith("Warning: ")]
-    assert len(lines) == 4 and lines[0].startswith(f"CC {found['cc_mask'][0]:.4f}  Q ")
+    usual = f" ({found['q_score_usual']:.2f} is usual)"
+    assert lines[0] == f"CC {found['cc_mask'][0]:.4f}  Q {found['q_score'][0]:.4f}{usual}" and len(lines) == 4
     mean = sum(found["residue_correlations"][0]) / 40
     assert lines[1].startswith(
         f"CC of 40 residues: mean {mean:.3f}, {worst[0][0]:.3f} to {worst[-1][0]:.3f}; "

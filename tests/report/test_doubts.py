@@ -20,10 +20,11 @@ from openmm_density.fitting.installed_extensions import Unfinished
 from openmm_density.fitting.protocols import Protocol, Stage
 from openmm_density.models import read_model
 from openmm_density.report import doubts, notes
-from openmm_density.report.doubts import MOST_STRETCHES, _half_map_doubt
+from openmm_density.report.doubts import _half_map_doubt
 from openmm_density.report.local_geometry import changed_elements
 from openmm_density.report.summary import summarize
 from openmm_density.restraints import find_violations
+from openmm_density.validation import stretches
 from openmm_density.validation.stretches import DoubtfulStretch
 
 from ..fitting import damaged_models
@@ -238,11 +239,13 @@ def test_doubtful_stretches_are_told_of_in_a_sentence_each(fitted, monkeypatch):
     spoilt[moved] += np.array([0.0, 4.0, 4.0])
     found = summarized(fit, replace(result, final=spoilt))
     named = [doubt for doubt in found["doubts"] if doubt.startswith("residue") and "fit the map" in doubt]
-    assert 1 <= len(named) <= MOST_STRETCHES
+    assert 1 <= len(named) <= stretches.MOST_STRETCHES
     assert "worse than before" in named[0]
-    monkeypatch.setattr(doubts, "MOST_STRETCHES", 0)
+    for module in (doubts, stretches):
+        monkeypatch.setattr(module, "MOST_STRETCHES", 0)
     found = summarized(fit, replace(result, final=spoilt))
-    assert any("more stretch" in doubt and "report.html" in doubt for doubt in found["doubts"])
+    (said,) = (doubt for doubt in found["doubts"] if "more stretch" in doubt)
+    assert "of residues fit" in said and said.endswith(".") and " the map badly: A " in said
 
     # Where it is: the residues that were moved, and the centre of what was fitted.
     *_, doubt = (each for each in found["located_doubts"] if each["kind"] == "stretch")
