@@ -6,7 +6,7 @@ import io
 import json
 import os
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -72,10 +72,15 @@ def with_predicted_errors(model: Model, path: str | os.PathLike[str]) -> Model:
         of_whole = {} if rows is None else dict(zip(_residue_names(whole), rows.tolist()))
         places = np.array([of_whole[name] for name in _residue_names(model)]) if of_whole else None
     if places is None:
+        residues = [each for each in model.topology.residues() if _is_token(each)]
+        of, there = f"{len(matrix)} of them", f"{len(residues)} residues"
+        if names is not None:
+            of += f" of {_chains_of(chain for chain, _ in names)}"
+            there += f" of {_chains_of(each.chain.id for each in residues)}"
         raise InputError(
             f"its errors are not of the residues of {model.path.name}",
             source=path,
-            found=f"{len(matrix)} of them for {sum(_is_token(each) for each in model.topology.residues())} residues",
+            found=f"{of} for {there}",
             remedy=_REMEDY,
         )
     errors = np.full((len(places), len(places)), np.nan, dtype=np.float32)
@@ -238,6 +243,8 @@ def _of_archive(path: Path, contents: bytes) -> np.ndarray:
                 )
             with archive.open(names[0]) as file:
                 found = np.lib.format.read_array(file, allow_pickle=False)
+    except InputError:
+        raise
     except (zipfile.BadZipFile, ValueError, OSError, EOFError, NotImplementedError) as error:
         raise _refused(path, "is not a complete .npz file of numbers") from error
     return found[0] if found.ndim == 3 and len(found) == 1 else found
@@ -249,6 +256,11 @@ def _refused(path: Path, what: str) -> InputError:
 
 def _is_token(residue: Any) -> bool:
     return is_standard_polymer(residue.name)
+
+
+def _chains_of(names: Iterable[str]) -> str:
+    own = list(dict.fromkeys(names))
+    return f"chain{'s' if len(own) > 1 else ''} {', '.join(own)}"
 
 
 def _residue_names(model: Model) -> list[tuple[str, int, str, str]]:

@@ -241,6 +241,9 @@ def _program(structure: gemmi.Structure, text: str) -> str:
     if found is not None:
         key = re.sub(r"[ _-]", "", found[0].lower())
         return _NAMES.get(key, found[0])
+    # OpenFold's remark has its settings, and no name; ESMFold writes OpenFold's header without a remark.
+    if "no_recycling=" in said[-1]:
+        return "OpenFold"
     return "ESMFold" if text.startswith("PARENT N/A") else ""
 
 

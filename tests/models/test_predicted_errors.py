@@ -104,7 +104,7 @@ def _nan(matrix: np.ndarray) -> np.ndarray:
     [
         ("alphafold-2", _matrix()[1:, 1:], "not of the residues"),
         ("boltz", _matrix()[1:, 1:], "not of the residues"),
-        ("alphafold-3", _matrix()[1:, 1:], "not of the residues"),
+        ("alphafold-3", _matrix()[1:, 1:], "not of the residues.* of chain A for .* of chain A"),
         ("colabfold", _nan(_matrix()), "not numbers from 0 on"),
         ("boltz", -_matrix(), "not numbers from 0 on"),
         ("boltz", _matrix()[1:], "square"),
@@ -139,6 +139,9 @@ def test_pickles_are_not_read(tmp_path: Path, model: Model) -> None:
     path = tmp_path / "pae.npz"
     np.savez(path, pae=np.array([{"a": 1}], dtype=object))
     with pytest.raises(InputError, match=r"not a complete \.npz"):
+        with_predicted_errors(model, path)
+    np.savez(path, plddt=_matrix())
+    with pytest.raises(InputError, match="has no array pae"):
         with_predicted_errors(model, path)
 
 

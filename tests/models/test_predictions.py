@@ -67,6 +67,7 @@ def test_what_cannot_be_confidence_is_refused(tmp_path: Path) -> None:
     [
         ("TITLE     ALPHAFOLD MONOMER V2.0 PREDICTION FOR ADENYLATE KINASE", "AlphaFold"),
         ("PARENT N/A", "ESMFold"),
+        ("REMARK no_recycling=3, max_templates=4, config_preset=model_1_ptm\nPARENT N/A", "OpenFold"),
         ("REMARK   1 PREDICTED BY BOLTZ-2", "Boltz"),
     ],
 )
