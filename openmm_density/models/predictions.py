@@ -48,8 +48,15 @@ def as_in_file(model: Model) -> Model:
 def trimmed(model: Model, structure: gemmi.Structure, least: float) -> None:
     """Remove polymer residues with pLDDT below a number from a prediction's structure; note which.
 
-    Raises InputError if the model is not a prediction, or no residue would remain.
+    Raises InputError if the number is not one from 0 to 100, the model is not a prediction, or no residue would remain.
     """
+    if not 0 <= least <= 100:
+        raise InputError(
+            "must be a confidence from 0 to 100",
+            argument="trim",
+            found=least,
+            remedy="give a number such as 50",
+        )
     plddt = residue_confidence(model)
     if plddt is None:
         raise InputError(
@@ -75,9 +82,8 @@ def trimmed(model: Model, structure: gemmi.Structure, least: float) -> None:
             each = chain[place]
             if (chain.name, each.seqid.num or 0, each.seqid.icode.strip(), each.name) in gone:
                 del chain[place]
-    model.notes.append(
-        f"Left out, as their pLDDT is below {least:g}: {stretches_of([residues[k] for k in below])}."
-    )
+    left_out = stretches_of([residues[k] for k in below]) or "none"
+    model.notes.append(f"Left out, as their pLDDT is below {least:g}: {left_out}.")
 
 
 def stretches_of(residues: Sequence[app.topology.Residue]) -> str:

@@ -152,7 +152,11 @@ def test_trimmed_residues_are_left_out_and_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("predicted", "trim", "said"),
-    [(False, 50.0, "is only for predictions"), (True, 99.0, "would remove the whole")],
+    [
+        (False, 50.0, "is only for predictions"),
+        (True, 99.0, "would remove the whole"),
+        (True, np.nan, "from 0 to 100, found nan"),
+    ],
 )
 def test_what_cannot_be_trimmed_is_refused(tmp_path: Path, predicted: bool, trim: float, said: str) -> None:
     path = write_prediction(tmp_path / "model.pdb")
