@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     from ..maps.density_map import DensityMap
     from .arguments import Commands
+    from .score_report import ScoreReport
 
 # As argparse says it of commands that always need one.
 _RESOLUTION_MISSING = f"the following arguments are required: --resolution (see {PROGRAM} score --help)"
@@ -160,6 +161,8 @@ def run(options: argparse.Namespace) -> int:
         report.add_model_fsc()
     if options.half_map:
         report.add_half_map_fsc([corrections.apply(DensityMap.from_file(path)) for path in options.half_map])
+    if options.per_residue or options.json:
+        _add_confidence(report, options)
     report.add_residues()
     if options.symmetry:
         figures = assembly_figures(
@@ -184,6 +187,16 @@ def run(options: argparse.Namespace) -> int:
             file=sys.stderr if options.json else sys.stdout,
         )
     return 0
+
+
+def _add_confidence(report: ScoreReport, options: argparse.Namespace) -> None:
+    """Add what a prediction is sure of, from the file that names the atoms."""
+    from ..models.structure_suffixes import is_structure_name
+    from ..models.structures import read_model
+
+    path = options.topology or options.model
+    if is_structure_name(path):
+        report.add_confidence(read_model(path, PREDICTED[options.predicted]))
 
 
 def _write_table(

@@ -14,11 +14,13 @@ from ..analysis import Scores, frames_in_map, fsc, q_score, score
 from ..base.errors import InputError, as_argument
 from ..base.progress import console_for_results
 from ..base.units import ANGSTROM_PER_NANOMETER
-from ..base.wording import counted, listing
+from ..base.wording import counted, listing, residue_label
 from ..maps.density_map import DensityMap
 from ..maps.half_maps import check_half_maps, check_halves_of_map
 from ..models.chemistry.elements import is_hydrogen
 from ..models.chemistry.residues import residue_kind
+from ..models.model import Model
+from ..models.predictions import residue_confidence
 from ..models.trajectory_files import as_openmm_topology
 from ..validation.correlation import LARGEST_PART_OUTSIDE, LOW_CORRELATION
 from ..validation.fsc import HALF_MAP_THRESHOLD, half_map_doubt, half_map_fsc
@@ -62,6 +64,7 @@ class ScoreReport:
         # What the line of each frame has, the residues' values in the last frame by their headings, and further lines.
         self._figures = [[f"CC {cc:.4f}"] for cc in self._scores.cc_mask]
         self._columns = {"CC": self._scores.residue_correlations[-1]}
+        self._plddt: dict[str, np.ndarray] = {}
         hydrogens = sum(map(is_hydrogen, trajectory.topology.atoms))
         self._notes = [HYDROGENS_COUNT.format(counted(hydrogens, "hydrogen"))] if hydrogens else []
         self._remarks: list[str] = []
@@ -128,6 +131,15 @@ class ScoreReport:
         self._remarks.append(f"half maps: FSC {crossing}")
         self._half_map_doubt = half_map_doubt(crossing)
 
+    def add_confidence(self, model: Model) -> None:
+        """Add the pLDDT of each residue, if the model is a prediction."""
+        plddt = residue_confidence(model)
+        if plddt is None:
+            return
+        known = dict(zip(map(residue_label, model.topology.residues()), plddt))
+        self._plddt = {"pLDDT": np.array([known.get(each, np.nan) for each in self._scores.residue_labels])}
+        self.found["residue_plddt"] = _plain(self._plddt["pLDDT"])
+
     def add_residues(self) -> None:
         """Add the worst residues and all warnings, from the measures that were added before."""
         self._rows = residue_rows(self._trajectory.topology, self._scores.residue_labels, self._columns)
@@ -149,7 +161,7 @@ class ScoreReport:
         console, figures = console_for_results(), self._figures
         if per_residue:
             ending = "" if len(figures) == 1 else ", last frame"
-            console.print(_table(self._scores.residue_labels, self._columns, ending))
+            console.print(_table(self._scores.residue_labels, self._columns | self._plddt, ending))
         for frame, line in enumerate(figures):
             print("  ".join(line if len(figures) == 1 else [f"frame {frame:5d}", *line]))
         for remark in self._remarks:
@@ -170,6 +182,7 @@ class ScoreReport:
 
 
 def _table(labels: Sequence[str], columns: Mapping[str, np.ndarray], ending: str) -> Table:
+    """Return a table of the values by residue, under their names."""
     table = Table(box=None, pad_edge=False)
     table.add_column("residue")
     for name in columns:

@@ -3,6 +3,7 @@
 import json
 
 import gemmi
+import numpy as np
 import pytest
 
 from openmm_density import DensityMap
@@ -10,6 +11,7 @@ from openmm_density.analysis import load_trajectory
 from openmm_density.cli.score_report import warnings_about
 from openmm_density.validation.map_checks import MapChecks
 
+from ..predicted_models import write_prediction
 from .commands import run
 
 
@@ -63,6 +65,20 @@ def test_score_ends_with_what_a_person_reads(folder, capsys):
     table = capsys.readouterr().out.splitlines()
     assert [line.split()[:3] for line in table[1:41]] == [label.split() for label in found["residue_labels"]]
     assert table[41].startswith("CC ") and table[-1].startswith("CC of 40 residues")
+
+
+def test_score_shows_the_confidence_of_a_prediction_beside_its_correlation(folder, tmp_path, capsys):
+    plddt = np.linspace(40, 95, 40).round(2)
+    model = write_prediction(tmp_path / "model.pdb", values=plddt, source=folder / "model.pdb")
+    arguments = ("score", model, folder / "target.mrc", "--resolution", 5, "--predicted")
+    assert run(*arguments, "yes", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["residue_plddt"] == pytest.approx(plddt)
+    assert run(*arguments, "yes", "--per-residue") == 0
+    heading, *rows = capsys.readouterr().out.splitlines()[:41]
+    assert heading.split() == ["residue", "CC", "pLDDT"]
+    assert [float(row.split()[-1]) for row in rows] == pytest.approx(plddt)
+    assert run(*arguments, "no", "--json") == 0
+    assert "residue_plddt" not in json.loads(capsys.readouterr().out)
 
 
 def test_score_warns_of_a_model_that_is_elsewhere_and_of_a_stretch_that_is_wrong(folder, tmp_path, capsys):
