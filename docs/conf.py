@@ -14,6 +14,8 @@ sys.path.insert(0, str(DOCS / "_extensions"))
 # Notebooks run in an empty folder that holds the examples, so that their paths are those of the README.
 os.environ["IPYTHONDIR"] = str(DOCS / "_ipython")
 os.environ["OPENMM_DENSITY_PROJECT"] = str(DOCS.parent)
+# As many run at once as there are cores, and so each on one.
+os.environ |= {"OMP_NUM_THREADS": "1", "OPENMM_CPU_THREADS": "1"}
 
 project = "openmm-density"
 author = "the developers of openmm-density"
