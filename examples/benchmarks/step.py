@@ -3,9 +3,10 @@
 The System is that of `openmm-density fit` (amber14 without solvent, cut off at 1 nm, 3 Da hydrogens, 4 fs, every restraint of the
 protocols, the density at 5 Å). Steps are timed of the force field alone, of the force field and one other force, and of all
 together, in Contexts that take turns, so that what else runs on the machine meets all alike. Then each force group of the whole
-System is evaluated alone.
+System is evaluated alone. On CPUs our kernel has the force field's pairs, as in a fit, and in one Context OpenMM's.
 
     python examples/benchmarks/step.py --threads 2 --json step.json
+    python examples/benchmarks/step.py --threads 1 --only DensityFit --model 6374_original_1.pdb
     python examples/benchmarks/step.py --platform CUDA --kernels
     python examples/benchmarks/step.py --threads 1 --backends TorchForce NativeForce PythonForce
 
@@ -32,7 +33,7 @@ from interleaved import processor
 
 from openmm_density import DensityFit, DensityMap, PlanarityRestraint
 from openmm_density.fitting.fit_systems import STABLE_FRACTION
-from openmm_density.fitting.platforms import platform_named
+from openmm_density.fitting.platforms import make_context, platform_named
 from openmm_density.models import prepare, read_model
 from openmm_density.models.preparation import Prepared
 from openmm_density.restraints import RamachandranRestraint, make_restraints
@@ -44,6 +45,7 @@ TIMESTEP, FRICTION, TEMPERATURE = 0.004, 5.0, 300.0
 HYDROGEN_MASS = 3.0
 STRENGTH = 20.0
 FORCE_FIELD, ALL = "force field", "all"
+OPENMM_PAIRS = "force field, OpenMM's pairs"
 EXPRESSION = "RamachandranRestraint, custom"
 """OpenMM's expression for what our own operator does on the CPU platform."""
 OWN = ("RamachandranRestraint", "PlanarityRestraint", "DensityFit")
@@ -123,7 +125,9 @@ class Bench:
         context.getIntegrator().step(500)
         self.start = context.getState(positions=True, velocities=True)
 
-    def context(self, forces: dict[str, MakeForce], grouped: bool = False) -> openmm.Context:
+    def context(
+        self, forces: dict[str, MakeForce], grouped: bool = False, own_pairs: bool = True
+    ) -> openmm.Context:
         """Build a Context of the force field and some forces, these in force groups from 1 on where asked."""
         system = self.model.system(hydrogen_mass=HYDROGEN_MASS)
         for number, make in enumerate(forces.values()):
@@ -132,11 +136,13 @@ class Bench:
             system.addForce(force)
         integrator = openmm.LangevinMiddleIntegrator(TEMPERATURE, FRICTION, TIMESTEP)
         integrator.setRandomNumberSeed(1)
+        if own_pairs:
+            return make_context(system, integrator, self.platform)
         return openmm.Context(system, integrator, *self.platform)
 
-    def started(self, forces: dict[str, MakeForce], grouped: bool = False) -> openmm.Context:
+    def started(self, forces: dict[str, MakeForce], **options: bool) -> openmm.Context:
         """Return a Context that has taken its first steps: kernels are compiled, graphs recorded."""
-        context = self.context(forces, grouped)
+        context = self.context(forces, **options)
         context.setState(self.start)
         context.getIntegrator().step(20)
         return context
@@ -220,6 +226,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--platform", default="CPU", help="OpenMM platform (%(default)s)")
     parser.add_argument("--threads", type=int, help="of the CPU platform and of the kernels (all cores)")
+    parser.add_argument("--model", type=Path, help="this one in a map of its own (adenylate kinase)")
     parser.add_argument("--rounds", type=int, default=20, help="in each of which every Context steps")
     parser.add_argument("--seconds", type=float, default=5.0, help="of every Context (%(default)s)")
     parser.add_argument("--only", nargs="+", metavar="FORCE", help="these forces alone, as in DensityFit")
@@ -233,9 +240,9 @@ def main() -> None:
     if options.threads:
         torch.set_num_threads(options.threads)
     cuda = options.platform == "CUDA"
-    model = prepare(read_model(MODELS / "adk_open.pdb"))
-    closed = read_model(MODELS / "adk_closed.pdb")
-    density_map = DensityMap.simulate(closed.topology, closed.positions, RESOLUTION, VOXEL_SIZE)
+    model = prepare(read_model(options.model or MODELS / "adk_open.pdb"))
+    target = read_model(options.model or MODELS / "adk_closed.pdb")
+    density_map = DensityMap.simulate(target.topology, target.positions, RESOLUTION, VOXEL_SIZE)
     if options.backends:
         by_backend = {}
         for backend in options.backends:
@@ -253,6 +260,8 @@ def main() -> None:
     of_a_fit = {name: make for name, make in made.items() if name != EXPRESSION}
     bench = Bench(model, of_a_fit, options.platform, options.threads)
     contexts = {FORCE_FIELD: bench.started({})}
+    if options.platform == "CPU":
+        contexts[OPENMM_PAIRS] = bench.started({}, own_pairs=False)
     contexts |= {name: bench.started({name: make}) for name, make in made.items()}
     contexts[ALL] = bench.started(of_a_fit)
     device = torch.cuda.get_device_name(0) if cuda else processor()

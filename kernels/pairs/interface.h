@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 namespace openmm_density {
 
@@ -21,5 +22,25 @@ struct Contacts {
 extern "C" __attribute__((visibility("default"))) double openmm_density_mate_contacts(const Contacts& given, const double* positions,
                                                                                       int64_t n_positions, double scale, int n_threads,
                                                                                       double* gradient);
+
+// All pairs of a System without a box: the arguments that stay the same, see openmm_density/energies/native_force/nonbonded.h.
+struct NonbondedPairs {
+    int64_t n_atoms;
+    const float* spheres;  // (n, 3): sigma, epsilon, charge
+    const int32_t *excluded_offsets, *excluded;
+    int64_t n_exceptions;
+    const int32_t* exceptions;          // (n, 2)
+    const float* exception_parameters;  // (n, 3): sigma, epsilon, product of charges
+    double cutoff, coulomb, dielectric;
+};
+
+// What is kept from one evaluation to the next: the list of pairs.
+struct PairMemory {
+    virtual ~PairMemory() = default;
+};
+
+// Return the energy and add the forces (n, 3); `memory` is null at first.
+extern "C" __attribute__((visibility("default"))) double openmm_density_nonbonded(const NonbondedPairs& given, std::unique_ptr<PairMemory>& memory,
+                                                                                  const double* positions, int n_threads, double* forces);
 
 }  // namespace openmm_density

@@ -5,13 +5,17 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 
 import openmm
+
+from openmm_density.kernels import compilation
 
 from ..base.plugins import platform_names
 from ..base.stopwatch import counted_as
 from ..base.wording import one_line
+from ..energies.forces import backend_problem
+from ..energies.native_force import own_nonbonded
 from .platform_errors import refuse_platform
 from .run_numbers import check_threads
 from .worker_process import available_cores
@@ -42,8 +46,13 @@ def make_context(
     integrator: openmm.Integrator,
     platform: tuple[openmm.Platform, dict[str, str]],
 ) -> openmm.Context:
-    """Build a Context, and count the time: on a GPU the platform compiles its kernels for it."""
-    with counted_as("contexts"):
+    """Build a Context, and count the time: on a GPU the platform compiles its kernels for it.
+
+    On a CPU a kernel of ours evaluates `NonbondedForce`, where it can: OpenMM's takes most of a step.
+    """
+    on_cpu = platform[0].getName() == "CPU" and backend_problem("NativeForce") is None
+    own = on_cpu and compilation.kernels_serve(("pairs",))
+    with counted_as("contexts"), own_nonbonded() if own else nullcontext():
         return openmm.Context(system, integrator, *platform)
 
 

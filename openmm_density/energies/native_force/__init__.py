@@ -14,7 +14,7 @@ Python and C++ pass each other, ``compiled`` how the C++ is built, ``force`` wha
 from openmm_density.kernels.compilation import BuildError
 
 from .computation import Computation
-from .force import CudaGraphForce, NativeForce, load_force, load_force_ahead, make_force
+from .force import CudaGraphForce, NativeForce, load_force, load_force_ahead, make_force, own_nonbonded
 
 __all__ = [
     "BuildError",
@@ -24,4 +24,5 @@ __all__ = [
     "load_force",
     "load_force_ahead",
     "make_force",
+    "own_nonbonded",
 ]

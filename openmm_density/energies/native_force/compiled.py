@@ -44,7 +44,15 @@ def _opened(source: compilation.Source) -> ctypes.CDLL:
 def force_source() -> compilation.Source:
     """Return the C++ of the force, with what it is compiled with."""
     interfaces = sorted(compilation.KERNELS.glob("*/interface.h"))
-    names = "energies.h", "energy.h", "form.h", "mate_contacts.h", "painn.h", "symmetry_mates.h"
+    names = (
+        "energies.h",
+        "energy.h",
+        "form.h",
+        "mate_contacts.h",
+        "nonbonded.h",
+        "painn.h",
+        "symmetry_mates.h",
+    )
     own = (SOURCE.with_name(name) for name in names)
     parts = (*own, _SHARED, *interfaces)
     return _source("native-force", "force for OpenMM", SOURCE, parts, "internal/CustomCPPForceImpl.h")

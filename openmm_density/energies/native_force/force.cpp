@@ -30,6 +30,7 @@
 #include "openmm/serialization/SerializationNode.h"
 #include "openmm/serialization/SerializationProxy.h"
 #include "energies.h"
+#include "nonbonded.h"
 #include "openmm_force.h"
 
 using namespace OpenMM;
@@ -392,6 +393,12 @@ void openmm_density_add_force(System* system, const char* kind, long long comput
 
 void openmm_density_delete_energy(void* energy) {
     delete reinterpret_cast<EnergyPointer*>(energy);
+}
+
+// Have Contexts of the CPU platform that this thread makes from now on evaluate NonbondedForce by a kernel; null: as the platform does.
+void openmm_density_use_nonbonded(void* kernel) {
+    NonbondedFactory::join(Platform::getPlatformByName("CPU"));
+    nonbonded_kernel = reinterpret_cast<NonbondedKernel*>(kernel);
 }
 
 // What a force is called if it is one of these; else an empty text.

@@ -10,8 +10,8 @@ import os
 import signal
 import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -60,6 +60,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "delete_form": (None, _Pointer),
     "new_energy": (_Pointer, _Pointer, _Integer, _Text, _Integer),
     "delete_energy": (None, _Pointer),
+    "use_nonbonded": (None, _Pointer),
     "kind_of": (_Text, _Pointer),
     "computation_of": (_Long, _Pointer),
     "has_energy": (_Integer, _Pointer),
@@ -95,6 +96,29 @@ def load_force_ahead() -> None:
             load_force()
 
     threading.Thread(target=load_quietly, name="load the force", daemon=True).start()
+
+
+@contextmanager
+def own_nonbonded() -> Iterator[None]:
+    """Have Contexts of the CPU platform that this thread makes meanwhile evaluate `NonbondedForce` by our kernel.
+
+    It is used where the force has a cut-off, and neither a box, a switching function nor offsets of parameters. Otherwise, and
+    for other forces and platforms, nothing changes.
+
+    Raises
+    ------
+    BuildError
+        If the kernel or the force cannot be compiled or loaded.
+    OSError
+        If they cannot be stored.
+    """
+    kernel = compilation.entry_points("pairs").openmm_density_nonbonded
+    use = load_force().openmm_density_use_nonbonded
+    use(ctypes.cast(kernel, _Pointer))
+    try:
+        yield
+    finally:
+        use(None)
 
 
 def _renew_lock() -> None:

@@ -23,6 +23,7 @@ from ...base.errors import InputError, SimulationError, as_argument
 from ...energies.copies import copy_parameter_names, density_force, density_forces_of_copies
 from ...energies.density_fit import DensityFit
 from ...energies.forces import backend_problem
+from ...fitting.platforms import make_context
 from ...models.merging import MergedSystem, displacements_apart, merge_systems, unmergeable
 from ...models.merging.displacements import closest_approach
 from ...restraints import PlanarityRestraint
@@ -74,7 +75,7 @@ class ReplicaSetup:
 
     def context(self, system: openmm.System, integrator: openmm.Integrator) -> openmm.Context:
         """Build a Context on the platform, with what Contexts are set to."""
-        context = openmm.Context(system, integrator, self.platform, dict(self.properties))
+        context = make_context(system, integrator, (self.platform, dict(self.properties)))
         for name, value in self.parameters.items():
             context.setParameter(name, value)
         return context

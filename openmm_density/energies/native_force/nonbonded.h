@@ -1,0 +1,158 @@
+// OpenMM's CPU platform with our kernel for NonbondedForce, in those Contexts for which it is asked.
+//
+// The platform's own factory makes all other kernels, and this one for a force that ours does not serve. So Systems, their files and
+// changes of parameters stay as they are.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "openmm/Kernel.h"
+#include "openmm/KernelFactory.h"
+#include "openmm/NonbondedForce.h"
+#include "openmm/Platform.h"
+#include "openmm/internal/ContextImpl.h"
+#include "openmm/kernels.h"
+#include "openmm/reference/ReferencePlatform.h"
+#include "openmm/reference/SimTKOpenMMRealType.h"
+#include "pairs/interface.h"
+
+namespace openmm_density {
+
+int threads_of(OpenMM::ContextImpl& context);
+
+using NonbondedKernel = decltype(openmm_density_nonbonded);
+// What Contexts that this thread makes evaluate by; null: as the platform does.
+inline thread_local NonbondedKernel* nonbonded_kernel = nullptr;
+
+class Nonbonded : public OpenMM::CalcNonbondedForceKernel {
+public:
+    Nonbonded(OpenMM::ContextImpl& context, const OpenMM::Platform& platform, const OpenMM::KernelFactory& others)
+        : CalcNonbondedForceKernel(Name(), platform), context(context), others(others), kernel(nonbonded_kernel) {}
+
+    void initialize(const OpenMM::System& system, const OpenMM::NonbondedForce& force) override {
+        const bool ours = force.getNonbondedMethod() == OpenMM::NonbondedForce::CutoffNonPeriodic && !force.getUseSwitchingFunction() &&
+                          force.getNumParticleParameterOffsets() + force.getNumExceptionParameterOffsets() == 0;
+        if (ours) {
+            n_threads = threads_of(context);
+            read(force);
+        } else {
+            other = std::make_unique<OpenMM::Kernel>(others.createKernelImpl(Name(), getPlatform(), context));
+            theirs().initialize(system, force);
+        }
+    }
+    double execute(OpenMM::ContextImpl& context, bool forces, bool energy, bool direct, bool reciprocal) override {
+        if (other != nullptr)
+            return theirs().execute(context, forces, energy, direct, reciprocal);
+        if (!direct)
+            return 0.0;
+        const auto* data = reinterpret_cast<OpenMM::ReferencePlatform::PlatformData*>(context.getPlatformData());
+        const NonbondedPairs pairs{(int64_t) offsets.size() - 1, spheres.data(), offsets.data(), excluded.data(),
+                                   (int64_t) exceptions.size() / 2, exceptions.data(), exception_parameters.data(),
+                                   cutoff, ONE_4PI_EPS0, dielectric};
+        return kernel(pairs, memory, reinterpret_cast<const double*>(data->positions->data()), n_threads,
+                      reinterpret_cast<double*>(data->forces->data()));
+    }
+    void copyParametersToContext(OpenMM::ContextImpl& context, const OpenMM::NonbondedForce& force, int first, int last, int first_exception,
+                                 int last_exception) override {
+        if (other != nullptr)
+            theirs().copyParametersToContext(context, force, first, last, first_exception, last_exception);
+        else
+            read(force);
+    }
+    void getPMEParameters(double& alpha, int& nx, int& ny, int& nz) const override {
+        theirs().getPMEParameters(alpha, nx, ny, nz);
+    }
+    void getLJPMEParameters(double& alpha, int& nx, int& ny, int& nz) const override {
+        theirs().getLJPMEParameters(alpha, nx, ny, nz);
+    }
+
+private:
+    CalcNonbondedForceKernel& theirs() const {
+        if (other == nullptr)
+            throw OpenMM::OpenMMException("this Context does not use PME");
+        return other->getAs<CalcNonbondedForceKernel>();
+    }
+
+    void read(const OpenMM::NonbondedForce& force) {
+        const int n = force.getNumParticles();
+        cutoff = force.getCutoffDistance();
+        dielectric = force.getReactionFieldDielectric();
+        memory.reset();
+        spheres.clear();
+        exceptions.clear();
+        exception_parameters.clear();
+        double charge, sigma, epsilon;
+        for (int i = 0; i < n; i++) {
+            force.getParticleParameters(i, charge, sigma, epsilon);
+            spheres.insert(spheres.end(), {(float) sigma, (float) epsilon, (float) charge});
+        }
+        std::vector<std::pair<int32_t, int32_t>> both;
+        for (int i = 0; i < force.getNumExceptions(); i++) {
+            int a, b;
+            force.getExceptionParameters(i, a, b, charge, sigma, epsilon);
+            both.push_back({a, b});
+            both.push_back({b, a});
+            if (charge == 0 && epsilon == 0)
+                continue;
+            exceptions.insert(exceptions.end(), {a, b});
+            exception_parameters.insert(exception_parameters.end(), {(float) sigma, (float) epsilon, (float) charge});
+        }
+        std::sort(both.begin(), both.end());
+        offsets.assign(n + 1, 0);
+        excluded.clear();
+        for (const auto& [a, b] : both) {
+            offsets[a + 1]++;
+            excluded.push_back(b);
+        }
+        for (int i = 0; i < n; i++)
+            offsets[i + 1] += offsets[i];
+    }
+
+    OpenMM::ContextImpl& context;
+    const OpenMM::KernelFactory& others;
+    NonbondedKernel* const kernel;
+    std::unique_ptr<OpenMM::Kernel> other;
+    int n_threads = 1;
+    std::vector<float> spheres, exception_parameters;
+    std::vector<int32_t> offsets, excluded, exceptions;
+    double cutoff = 0, dielectric = 1;
+    std::unique_ptr<PairMemory> memory;
+};
+
+using Factories = std::map<std::string, OpenMM::KernelFactory*>;
+Factories& factories_of(OpenMM::Platform& platform);
+// A platform does not say what makes its kernels; an explicit instantiation may name what is private.
+template <Factories OpenMM::Platform::*member>
+struct Member {
+    friend Factories& factories_of(OpenMM::Platform& platform) {
+        return platform.*member;
+    }
+};
+template struct Member<&OpenMM::Platform::kernelFactories>;
+
+class NonbondedFactory : public OpenMM::KernelFactory {
+public:
+    explicit NonbondedFactory(const OpenMM::KernelFactory& others) : others(others) {}
+    OpenMM::KernelImpl* createKernelImpl(std::string name, const OpenMM::Platform& platform, OpenMM::ContextImpl& context) const override {
+        if (nonbonded_kernel == nullptr)
+            return others.createKernelImpl(name, platform, context);
+        return new Nonbonded(context, platform, others);
+    }
+
+    static void join(OpenMM::Platform& platform) {
+        OpenMM::KernelFactory*& factory = factories_of(platform)[OpenMM::CalcNonbondedForceKernel::Name()];
+        if (dynamic_cast<NonbondedFactory*>(factory) == nullptr)
+            factory = new NonbondedFactory(*factory);
+    }
+
+private:
+    const OpenMM::KernelFactory& others;
+};
+
+}  // namespace openmm_density

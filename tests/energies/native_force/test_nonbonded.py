@@ -1,0 +1,175 @@
+"""Our kernel for `NonbondedForce` on the CPU platform, against OpenMM's Reference platform."""
+
+from contextlib import nullcontext
+from functools import partial
+
+import numpy as np
+import openmm
+import pytest
+
+from openmm_density.energies.forces import backend_problem
+from openmm_density.energies.native_force import own_nonbonded
+from openmm_density.models import prepare, read_model
+
+from ..contexts import context_of, energy_of, forces_of, system_of
+
+pytestmark = pytest.mark.skipif(
+    backend_problem("NativeForce") is not None, reason=f"NativeForce: {backend_problem('NativeForce')}"
+)
+
+METHODS = openmm.NonbondedForce
+
+
+def on_cpu(system, positions, threads=2, own=True):
+    platform = openmm.Platform.getPlatformByName("CPU")
+    with own_nonbonded() if own else nullcontext():
+        context = openmm.Context(system, openmm.VerletIntegrator(0.001), platform, {"Threads": str(threads)})
+    context.setPositions(positions / 10)
+    return context
+
+
+def found(context):
+    return energy_of(context), forces_of(context)
+
+
+def assert_alike(one, other):
+    """Within float32, of which the largest forces, of close atoms, lose the most."""
+    (energy, forces), (expected, expected_forces) = one, other
+    assert energy == pytest.approx(expected, rel=1e-5, abs=1e-5 * (100 + len(forces)))
+    np.testing.assert_allclose(forces, expected_forces, rtol=0, atol=3e-5 * max(1, np.abs(forces).max()))
+
+
+def assert_as_reference(context, system, positions):
+    assert_alike(ours := found(context), found(context_of(system, positions)))
+    return ours[1]
+
+
+def nonbonded_of(system):
+    return next(force for force in system.getForces() if isinstance(force, openmm.NonbondedForce))
+
+
+@pytest.fixture(scope="module", params=["protein", "DNA in implicit solvent"])
+def molecule(request, small_data):
+    """A System of nonbonded forces alone, and positions in Å, far from the origin."""
+    of_dna = request.param != "protein"
+    path = "zoo/1bna_duplex.pdb" if of_dna else "emd5925_frag/5925_native.pdb"
+    prepared = prepare(read_model(small_data / path), solvent="obc" if of_dna else "none")
+    whole = prepared.system(constraints=None)
+    kinds = openmm.NonbondedForce, openmm.GBSAOBCForce
+    kept = [type(force)(force) for force in whole.getForces() if isinstance(force, kinds)]
+    assert len(kept) == 1 + of_dna and nonbonded_of(whole).getNumExceptions()
+    return system_of(whole.getNumParticles(), *kept), prepared.positions + 500.0
+
+
+def of_argon(n, exceptions=(), **settings):
+    force = openmm.NonbondedForce()
+    force.setNonbondedMethod(settings.get("method", METHODS.CutoffNonPeriodic))
+    force.setCutoffDistance(0.9)
+    force.setReactionFieldDielectric(settings.get("dielectric", 78.3))
+    for i in range(n):
+        force.addParticle(0.4 * (-1) ** i, 0.3 + 0.01 * (i % 5), 0.2 * (i % 3))
+    for exception in exceptions:
+        force.addException(*exception)
+    return force
+
+
+def scattered(n):
+    """Positions in Å, no two closer than 3 Å."""
+    side = int(np.ceil(n ** (1 / 3)))
+    lattice = 3.6 * np.stack(np.meshgrid(*[np.arange(side)] * 3), axis=-1).reshape(-1, 3)[:n]
+    return lattice + np.random.default_rng(n).uniform(-0.3, 0.3, (n, 3))
+
+
+def test_energy_and_forces_are_those_of_reference(molecule):
+    system, positions = molecule
+    assert_as_reference(on_cpu(system, positions), system, positions)
+
+
+@pytest.mark.parametrize("n", [1, 2, 15, 16, 17, 100])
+@pytest.mark.parametrize("dielectric", [1.0, 78.3])
+def test_systems_of_any_size_and_atoms_without_partners(n, dielectric):
+    positions = scattered(n)
+    positions[-1] += 80.0
+    # The second of them across more than the cut-off.
+    exceptions = [(0, 1, 0.1, 0.3, 0.5), (0, n - 1, -0.2, 0.4, 0.3), (1, n - 1, 0, 1, 0)][: 3 * (n > 2)]
+    system = system_of(n, of_argon(n, exceptions, dielectric=dielectric))
+    assert_as_reference(on_cpu(system, positions), system, positions)
+
+
+def test_a_kept_list_gives_what_a_new_one_does(molecule):
+    system, positions = molecule
+    moving = on_cpu(system, positions)
+    random = np.random.default_rng(1)
+    shake = partial(random.uniform, -0.15, 0.15, positions.shape)
+    turned = (positions - positions[0]) @ np.array([[0, 1, 0], [-1, 0, 0], [0, 0, 1]])
+    for there in (positions, positions + shake(), positions + shake(), turned):  # the last beyond the skin
+        positions = there
+        moving.setPositions(positions / 10)
+        assert_alike(found(moving), found(on_cpu(system, positions)))
+    assert_as_reference(moving, system, positions)
+
+
+def test_any_number_of_threads_gives_the_same_bits(molecule):
+    system, positions = molecule
+    # Of a solvent OpenMM's threads have sums of their own.
+    alone = system_of(system.getNumParticles(), openmm.NonbondedForce(nonbonded_of(system)))
+    one = found(on_cpu(alone, positions, threads=1))
+    for threads in (2, 3):
+        energy, forces = found(on_cpu(alone, positions, threads=threads))
+        assert energy == one[0] and (forces == one[1]).all()
+
+
+def test_parameters_that_change_in_a_context_act(molecule):
+    system, positions = molecule
+    system = system_of(system.getNumParticles(), openmm.NonbondedForce(nonbonded_of(system)))
+    context = on_cpu(system, positions)
+    before = forces_of(context)
+    force = nonbonded_of(system)
+    a, b, *_ = force.getExceptionParameters(5)
+    force.setExceptionParameters(5, a, b, 0.3, 0.3, 0.4)
+    force.setParticleParameters(7, -0.8, 0.35, 0.6)
+    force.updateParametersInContext(context)
+    assert np.abs(assert_as_reference(context, system, positions) - before).max() > 1
+
+
+def switched():
+    force = of_argon(60)
+    force.setUseSwitchingFunction(True)
+    force.setSwitchingDistance(0.7)
+    return force
+
+
+def offset():
+    force = of_argon(60)
+    force.addGlobalParameter("charge", 2.0)
+    force.addParticleParameterOffset("charge", 3, 1.0, 0.0, 0.1)
+    return force
+
+
+@pytest.mark.parametrize("make", [switched, offset, lambda: of_argon(60, method=METHODS.NoCutoff)])
+def test_what_it_does_not_serve_is_left_to_openmm(make):
+    system, positions = system_of(60, make()), scattered(60)
+    (energy, forces), theirs = (found(on_cpu(system, positions, 1, own)) for own in (True, False))
+    assert energy == theirs[0] and (forces == theirs[1]).all()
+
+
+def test_contexts_made_otherwise_keep_openmms_kernel(molecule):
+    system, positions = molecule
+    before = found(on_cpu(system, positions, 1, own=False))
+    ours = found(on_cpu(system, positions, 1))
+    after = found(on_cpu(system, positions, 1, own=False))
+    assert before[0] == after[0] != ours[0] and (before[1] == after[1]).all()
+
+
+def test_pme_of_a_context_with_our_kernel_is_refused():
+    force = of_argon(4)
+    context = on_cpu(system_of(4, force), scattered(4))
+    with pytest.raises(openmm.OpenMMException, match="does not use PME"):
+        force.getPMEParametersInContext(context)
+
+
+def test_atoms_in_one_place_have_finite_forces():
+    system, positions = system_of(20, of_argon(20)), scattered(20)
+    positions[4] = positions[5]
+    energy, forces = found(on_cpu(system, positions))
+    assert np.isfinite(energy) and np.isfinite(forces).all()
