@@ -1,7 +1,7 @@
 """Tutorials to download: each page of cells as a notebook, and beside them an archive of what they need.
 
 Outside a clone the first cell unpacks the archive and installs the package from it, with all that is missing; pip keeps a torch
-that is there, as on Colab.
+that is there, as on Colab, and with a GPU OpenMM's CUDA platform for it is installed as well.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ SET_UP = f"""\
 # In a clone this cell does nothing. Elsewhere, as on Colab, upload {ARCHIVE} first: its link is beside the one of this notebook.
 import importlib.util
 import os
+import shutil
+import subprocess
 import sys
 import zipfile
 
@@ -42,7 +44,13 @@ if not os.path.exists("examples/data"):
     zipfile.ZipFile("{ARCHIVE}").extractall("openmm-density")
     os.chdir("openmm-density")
 if importlib.util.find_spec("openmm_density") is None:
-    !{{sys.executable}} -m pip install --quiet ."""
+    wanted = ["."]
+    if shutil.which("nvidia-smi") and importlib.util.find_spec("torch"):
+        import torch
+
+        if torch.version.cuda:
+            wanted = [".[gpu]", f"openmm[cuda{{torch.version.cuda.partition('.')[0]}}]"]
+    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *wanted], check=True)"""
 
 
 def is_notebook(page: Path) -> bool:
