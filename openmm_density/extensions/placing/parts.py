@@ -178,7 +178,7 @@ def _labels(model: Model, cut: str) -> np.ndarray:
         return np.zeros(len(residues), dtype=np.int64)
     # What has no chain of its own, as ligands and waters, goes with what is nearest.
     polymer = np.array([is_standard_polymer(residue.name) for residue in residues])
-    sizes = np.bincount(labels[polymer & (labels >= 0)], minlength=1)
+    sizes = np.bincount(labels[polymer & (labels >= 0)], minlength=int(labels.max()) + 1)
     owned = polymer & (labels >= 0) & (sizes[np.maximum(labels, 0)] >= _SMALLEST)
     if not owned.any():
         return np.zeros(len(residues), dtype=np.int64)

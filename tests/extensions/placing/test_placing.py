@@ -151,6 +151,16 @@ def test_a_broken_chain_is_cut_where_it_is_broken(folder: Path) -> None:
     assert part.n_bodies == 3  # By its contacts
 
 
+def test_a_chain_of_sugars_goes_with_the_nearest_body(folder: Path, small_data: Path) -> None:
+    structure = gemmi.read_structure(str(write_domains(folder / "beside.pdb", ("lid",), False)))
+    for chain in gemmi.read_structure(str(small_data / "zoo" / "3zw1_anomers.pdb"))[0]:
+        structure[0].add_chain(chain)
+    structure.write_pdb(str(folder / "beside.pdb"))
+    model = read_model(folder / "beside.pdb")
+    (part,), _, _ = rigid_parts([(model, 1)], "chains")
+    assert {record.chain for record in model.records} == {"A", "B", "E"} and part.n_bodies == 1
+
+
 def test_a_chain_is_not_torn_at_a_hinge(folder: Path) -> None:
     model = read_model(PROJECT / "examples" / "data" / "adk_open.pdb")
     (part,), kinds, _ = rigid_parts([(model, 1)], "domains")
