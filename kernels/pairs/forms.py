@@ -1,6 +1,7 @@
 """What the energy of a pair is, as a function of its distance: the numbers of the forms, and their formulas in float64.
 
-A new form is a function here, one in forms.h and one in gpu_forms.py, and a number.
+A new form is a function here, one in forms.h and one in gpu_forms.py, and a number. What its settings become before any pair is
+looked at is in `setting_of` (forms.h) and `numbers_of` (gpu_forms.py).
 """
 
 from __future__ import annotations

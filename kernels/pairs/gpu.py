@@ -7,7 +7,7 @@ import torch
 import triton
 from torch import Tensor
 
-from . import forms, reference
+from . import forms, gpu_forms, reference
 from .gpu_mates import mate_contacts
 from .gpu_rows import RECORD, SUMS, gradient_kernel, records_kernel, rows_kernel, totals_kernel
 
@@ -63,7 +63,7 @@ def pairs(
             positions.new_zeros((3, 3), dtype=torch.float64),
         )
     lattice = positions if box is None else box.detach().contiguous()
-    numbers = _numbers(form, cutoff, [*settings, *[0.0] * (forms.SETTINGS - len(settings))])
+    numbers = gpu_forms.numbers_of(form, cutoff, [*settings, *[0.0] * (forms.SETTINGS - len(settings))])
     rows, lanes, warps = _shape_of_programs(n_atoms)
     n_programs = triton.cdiv(n_atoms, rows)
     records = positions.new_empty((n_atoms + 1, RECORD))
@@ -116,15 +116,3 @@ def pairs(
             num_warps=8,
         )
     return energy, gradient, virial
-
-
-def _numbers(form: int, cutoff: float, settings: Sequence[float]) -> tuple[float, ...]:
-    """Return what is the same for all pairs: cut-off, switch, Coulomb's constant and the reaction field's two."""
-    switch_begin, per_switch, coulomb, k, c = cutoff, 0.0, 0.0, 0.0, 0.0
-    if form in (forms.LENNARD_JONES, forms.NONBONDED, forms.MORSE) and settings[0] < cutoff:
-        switch_begin, per_switch = settings[0], 1 / (cutoff - settings[0])
-    if form in (forms.REACTION_FIELD, forms.NONBONDED):
-        coulomb, dielectric = settings[int(form == forms.NONBONDED) :][:2]
-        k = (dielectric - 1) / (2 * dielectric + 1) / cutoff**3
-        c = 3 * dielectric / (2 * dielectric + 1) / cutoff
-    return float(cutoff) ** 2, float(switch_begin), float(per_switch), float(coulomb), float(k), float(c)

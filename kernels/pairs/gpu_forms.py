@@ -1,6 +1,8 @@
 """The energy of a pair as a function of its distance, in Triton: forms.py has the same in float64, __init__.py the formulas."""
 
 # No annotations from __future__: Triton reads those of its kernels.
+from collections.abc import Sequence
+
 import triton
 import triton.language as tl
 
@@ -12,6 +14,28 @@ NONBONDED = tl.constexpr(forms.NONBONDED)
 SOFT_REPULSION = tl.constexpr(forms.SOFT_REPULSION)
 MORSE = tl.constexpr(forms.MORSE)
 FLAT_BOTTOM = tl.constexpr(forms.FLAT_BOTTOM)
+
+
+def numbers_of(form: int, cutoff: float, settings: Sequence[float]) -> tuple[float, ...]:
+    """Return what is the same for all pairs: cut-off, switch, Coulomb's constant and the reaction field's two."""
+    switch_begin, per_switch, coulomb, k, c = cutoff, 0.0, 0.0, 0.0, 0.0
+    if form in (forms.LENNARD_JONES, forms.NONBONDED, forms.MORSE) and settings[0] < cutoff:
+        switch_begin, per_switch = settings[0], 1 / (cutoff - settings[0])
+    if form in (forms.REACTION_FIELD, forms.NONBONDED):
+        coulomb, dielectric = settings[int(form == forms.NONBONDED) :][:2]
+        k = (dielectric - 1) / (2 * dielectric + 1) / cutoff**3
+        c = 3 * dielectric / (2 * dielectric + 1) / cutoff
+    return float(cutoff) ** 2, float(switch_begin), float(per_switch), float(coulomb), float(k), float(c)
+
+
+@triton.jit
+def with_constant(a0, a1, a2, coulomb, FORM: tl.constexpr):
+    """Return the shares of a row's atom times Coulomb's constant, which goes with its charge."""
+    if FORM == NONBONDED:
+        a2 *= coulomb
+    elif FORM == REACTION_FIELD:
+        a0 *= coulomb
+    return a0, a1, a2
 
 
 @triton.jit

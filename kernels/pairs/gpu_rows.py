@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 
 from ..neighbors.gpu_shifts import moved
-from .gpu_forms import NONBONDED, REACTION_FIELD, pair_energy_of_shares, shares
+from .gpu_forms import pair_energy_of_shares, shares, with_constant
 from .reference import IN_ONE_PLACE, MOST_ENERGY, MOST_FORCE
 
 # Numbers of an atom's record: x, y, z, the third parameter, the first and the second; 32 bytes are what a cache reads at once.
@@ -181,11 +181,7 @@ def rows_kernel(
             tl.load(own + 4).to(tl.float32),
             tl.load(own + 5).to(tl.float32),
         )
-        # Coulomb's constant goes with the row's charge.
-        if FORM == NONBONDED:
-            a2 *= coulomb
-        elif FORM == REACTION_FIELD:
-            a0 *= coulomb
+        a0, a1, a2 = with_constant(a0, a1, a2, coulomb, FORM)
         if HAS_EXCLUDED:
             first_excluded, end_excluded = tl.load(excluded_offsets + i), tl.load(excluded_offsets + i + 1)
             lowest, highest = n_atoms, first_excluded * 0 - 1

@@ -64,7 +64,7 @@ def pull_in_words(summary: Mapping[str, Any]) -> str:
         return f"{said}, {final:.1f} at the end: more spoils {spoilt}"
     because = (
         "the half maps support no more"
-        if search["most"] < MOST_TIMES * full
+        if summary["half_maps"] is not None and search["most"] < MOST_TIMES * full
         else "the geometry stays within its limits"
     )
     return f"{said}, {final:.1f} at the end: {because}"

@@ -39,9 +39,11 @@ _SENTENCES = {
 }
 """Of each kind the kind of doubt, and what is wrong."""
 _REMEDIES = {
-    "contacts": "correct the model there, or name the bond in its file (LINK, CONECT, _struct_conn)",
-    "elements": "correct their names or elements in the file",
-    "molecules": "check whether the map shows them there",
+    "contact": "correct the model there, or name the bond in its file (LINK, CONECT, _struct_conn)",
+    "apart": "name a bond in the file (LINK, CONECT, _struct_conn) if there is one; without, they overlapped at the start, and "
+    "this is right",
+    "element": "correct their names or elements in the file",
+    "molecule": "check whether the map shows them there",
     "metal": "look at the model there, and whether its file names the right bonds (LINK, CONECT, _struct_conn)",
 }
 
@@ -131,7 +133,7 @@ def worse_doubts(found: Iterable[Mapping[str, Any]]) -> list[Doubt]:
         if not kinds[kind]:
             continue
         named = listing([_in_words(each) for each in kinds[kind]], MOST_NAMED)
-        remedy = _REMEDIES.get(doubt, "look at the model there")
+        remedy = _REMEDIES.get(kind, "look at the model there")
         places = tuple(Place.of(each["atoms"]) for each in kinds[kind])
         doubts.append(Doubt(doubt, f"{what}: {named}: {remedy}.", places))
     return doubts
@@ -151,7 +153,9 @@ def _in_words(each: Mapping[str, Any]) -> str:
         return f"{each['atoms']} ({given} to {now})"
     form, unit = (".0f", "°") if each["kind"] == "angle" else (".2f", " Å")
     course = f"{after:{form}}{unit}, built" if before is None else f"{before:{form}} to {after:{form}}{unit}"
-    if high is None:
+    if each["kind"] == "apart":
+        usual = f"bonds are up to {high:{form}}"
+    elif high is None:
         usual = f"usual from {low:{form}}"
     elif low == high:
         usual = f"usual {low:{form}}"

@@ -11,6 +11,7 @@ from openmm import app
 from ..base.wording import residue_label
 from ..models.chemistry.backbone import atoms_by_name, is_nucleotide
 from ..models.chemistry.base_pairs import Bases
+from ..models.chemistry.residues import residue_kind
 from ..models.chemistry.sugar_puckers import find_sugars
 from ..models.chemistry.suites import OUTLIER, find_suites
 
@@ -30,7 +31,7 @@ class NucleicAcidReport:
     suite_outliers: list[str]
     mean_suiteness: float
     base_pairs: list[str]  # As in ``A G 1 - A C 72 (cWW)``, with the family of Leontis and Westhof
-    nucleotide_count: int
+    has_nucleotides: bool  # Of nucleic acids, not as ADP
 
     def as_dict(self) -> dict[str, Any]:
         """Return the numbers and names; what there is none of has None in place of a number."""
@@ -42,7 +43,7 @@ class NucleicAcidReport:
             "suite_outlier_count": len(self.suite_outliers) if self.suite_count else None,
             "suite_outliers": self.suite_outliers,
             "mean_suiteness": self.mean_suiteness if self.suite_count else None,
-            "base_pair_count": len(self.base_pairs) if self.nucleotide_count else None,
+            "base_pair_count": len(self.base_pairs) if self.has_nucleotides else None,
             "base_pairs": self.base_pairs,
         }
 
@@ -54,6 +55,7 @@ class NucleicAcids:
         self._names = [residue_label(residue) for residue in topology.residues()]
         self._sugars, self._bases = find_sugars(topology), Bases(topology)
         self._suites = find_suites(topology)
+        self._has_nucleotides = bool((nucleotide_parts(topology) >= 0).any())
 
     def report(self, positions: np.ndarray) -> NucleicAcidReport:
         """Assess them. `positions` (N, 3) in Å."""
@@ -67,15 +69,15 @@ class NucleicAcids:
             [self._names[index] for index in self._suites.residues[suites == OUTLIER]],
             float(suiteness.mean()) if len(suites) else 0.0,
             self._bases.pairs(positions).labels(self._names),
-            len(sugars.residues),
+            self._has_nucleotides,
         )
 
 
 def nucleotide_parts(topology: app.Topology) -> np.ndarray:
-    """Return of each atom 0 in the base of a nucleotide, 1 in its sugar or phosphate, -1 in another residue, int (N,)."""
+    """Return of each atom 0 in the base of a nucleic acid, 1 in its sugar or phosphate, -1 elsewhere (ADP), int (N,)."""
     parts = np.full(topology.getNumAtoms(), -1)
-    for names in atoms_by_name(topology):
-        if is_nucleotide(names):
+    for residue, names in zip(topology.residues(), atoms_by_name(topology)):
+        if is_nucleotide(names) and residue_kind(residue) == "polymer":
             for name, atom in names.items():
                 parts[atom] = int("'" in name or "*" in name or "P" in name)
     return parts

@@ -80,3 +80,10 @@ def test_bases_and_backbone_have_correlations_of_their_own(rna: Model, small_dat
     map_of_protein = DensityMap.from_file(small_data / "emd5925_frag/emd5925.mrc.gz")
     told = map_report(protein.topology, protein.positions, map_of_protein, 3.64)
     assert told["cc_bases"] is told["cc_backbone"] is told["q_score_bases"] is None
+
+
+def test_a_ligand_that_is_a_nucleotide_is_no_nucleic_acid(small_data: Path) -> None:
+    kinesin = read_model(small_data / "emd6187_kinesin" / "1bg2_K_fitted.pdb")
+    assert "ADP" in {residue.name for residue in kinesin.topology.residues()}
+    assert (nucleotide_parts(kinesin.topology) == -1).all()
+    assert geometry_report(kinesin.topology, kinesin.positions).as_dict()["base_pair_count"] is None
