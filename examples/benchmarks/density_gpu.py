@@ -422,7 +422,7 @@ def main() -> None:
                 f"{found['error_of_gradient']:10.1e}"
             )
     if arguments.json:
-        write_figures(arguments.json, report)
+        write_figures(arguments.json, report, torch.cuda.get_device_name())
 
 
 if __name__ == "__main__":

@@ -13,14 +13,17 @@ from interleaved import processor
 from openmm_density.base.atomic_files import write_text
 
 
-def write_figures(path: str | Path, figures: dict[str, Any] | list[Any]) -> None:
-    """Write figures, or rows of figures, as JSON with what `docs/evidence/tables.py` says about them."""
+def write_figures(path: str | Path, figures: dict[str, Any] | list[Any], machine: str = "") -> None:
+    """Write figures, or rows of figures, as JSON with what `docs/evidence/tables.py` says about them.
+
+    `machine`: what they were measured on, such as a GPU; by default the processor.
+    """
     figures = {"rows": figures} if isinstance(figures, list) else figures
-    write_text(path, json.dumps({"measured": measured(), **figures}, indent=1) + "\n")
+    write_text(path, json.dumps({"measured": measured(machine), **figures}, indent=1) + "\n")
 
 
-def measured() -> dict[str, str]:
-    """Return the date, the commit ("…, changed" where files differ from it) and the kind of processor."""
+def measured(machine: str = "") -> dict[str, str]:
+    """Return the date, the commit ("…, changed" where files differ from it) and the machine, by default the processor."""
     here = Path(__file__).parent
     described = subprocess.run(
         ["git", "describe", "--always", "--exclude=*", "--dirty=, changed"],
@@ -31,5 +34,5 @@ def measured() -> dict[str, str]:
     return {
         "date": date.today().isoformat(),
         "commit": described.stdout.strip() or "no clone",
-        "machine": processor(),
+        "machine": machine or processor(),
     }

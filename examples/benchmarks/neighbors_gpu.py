@@ -156,7 +156,7 @@ def main() -> None:
             )
             torch.cuda.empty_cache()
             if arguments.json:
-                write_figures(arguments.json, report)
+                write_figures(arguments.json, report, torch.cuda.get_device_name())
 
 
 if __name__ == "__main__":

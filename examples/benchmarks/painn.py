@@ -317,7 +317,8 @@ def main() -> None:
     console = Console(width=130)
     if arguments.device == "cuda" and not torch.cuda.is_available():
         sys.exit("there is no GPU here that torch can use")
-    console.print(processor() if arguments.device == "cpu" else torch.cuda.get_device_name())
+    machine = processor() if arguments.device == "cpu" else torch.cuda.get_device_name()
+    console.print(machine)
     report, notes = [], []
     for n_atoms in arguments.atoms:
         problem = Problem(n_atoms, arguments.features, arguments.device)
@@ -325,7 +326,7 @@ def main() -> None:
         measured = on_cpu if arguments.device == "cpu" else on_gpu
         report.append(sizes | measured(problem, arguments, notes, console))
         if arguments.json:
-            write_figures(arguments.json, report)
+            write_figures(arguments.json, report, machine)
     for note in dict.fromkeys(notes):
         console.print(note)
 

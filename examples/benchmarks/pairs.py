@@ -282,7 +282,9 @@ def main() -> None:
         sizes = {"atoms": problem.n_atoms, "pairs": problem.n_pairs, "listed": problem.n_listed}
         report.append(sizes | measured(problem))
         if arguments.json:
-            write_figures(arguments.json, report)
+            write_figures(
+                arguments.json, report, torch.cuda.get_device_name() if arguments.device == "cuda" else ""
+            )
 
 
 if __name__ == "__main__":
