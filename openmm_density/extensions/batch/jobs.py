@@ -50,7 +50,7 @@ class Job:
 
     @property
     def words(self) -> list[str]:
-        """What stands behind ``openmm-density fit``, but the folder."""
+        """What stands behind ``openmm-density fit``, except the folder."""
         resolution = [] if self.resolution is None else ["--resolution", f"{self.resolution:.10g}"]
         return [self.model, self.map, *resolution, "--seed", str(self.seed), *self.arguments]
 

@@ -74,10 +74,9 @@ class ReplicaLost(Unstable):
 class ReplicaStage:
     """The replicas of a stage, from one saved state to the next.
 
-    `running` in which all replicas
-    begin, and the one on the last rung is shown after every step, for log and trajectory. `careful`: whether the last
-    segment blew up, so that all are brought to rest and begin with small steps. Raises Unstable if one of them blows up
-    in these.
+    `running`: all replicas begin in it, and the one on the last rung is shown there after every step, for log and trajectory.
+    `careful`: whether the last segment blew up, so that all are brought to rest and begin with small steps. Raises Unstable if
+    one of them blows up in these.
     """
 
     def __init__(
