@@ -237,7 +237,8 @@ def main() -> None:
         except RuntimeError as error:
             sys.exit(f"{name}: {error}")
     found = list(goals(cases, memory, arguments.threads))
-    show_goals(console, found)
+    if found:
+        show_goals(console, found)
     seconds = time.perf_counter() - started
     console.print(f"{seconds:.0f} s in all")
 

@@ -41,6 +41,7 @@ from ..report.shown_model import ShownModel, residue_values, rows_by_label
 from ..report.structures import drawn_models
 from ..report.surfaces import surfaces_of
 from ..validation.named_residues import ResidueFinder
+from ..validation.q_score import usual_q
 
 
 def score_page(
@@ -66,7 +67,7 @@ def score_page(
         f"Scored by openmm-density at {report['resolution']:g} Å, {counted(len(rows), 'residue')}",
         _verdict(report, warnings),
         bool(warnings),
-        _cards(report, halves),
+        _cards(report, halves, usual_q(model.topology, report["resolution"])),
         [
             Section("does-it-fit", "Does it fit?", _does_it_fit(report, rows, finder, warnings, halves)),
             Section(
@@ -91,11 +92,15 @@ def _verdict(report: Mapping[str, Any], warnings: Sequence[str]) -> str:
     return f"{said} {counted(len(warnings), 'warning')} below {'says' if len(warnings) == 1 else 'say'} what to look at."
 
 
-def _cards(report: Mapping[str, Any], halves: Mapping[str, Any] | None) -> list[Card]:
+def _cards(report: Mapping[str, Any], halves: Mapping[str, Any] | None, usual: float | None) -> list[Card]:
     geometry, q_score = report["geometry"], report["q_score"]
     cards = [
         Card("Correlation (CC mask)", f"{report['cc_mask']:.3f}"),
-        Card("Q-score", "–" if q_score is None else f"{q_score:.3f}"),
+        Card(
+            "Q-score of all atoms",
+            "–" if q_score is None else f"{q_score:.3f}",
+            "" if usual is None else f"{usual:.2f} is usual",
+        ),
     ]
     if report["fsc_resolution"] is not None:
         at = f"{report['fsc_resolution']:.2f} Å"

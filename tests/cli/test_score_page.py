@@ -39,6 +39,7 @@ def test_a_model_has_a_page_with_its_figures(folder, tmp_path, scored):
     text, data = page_data(tmp_path / "page.html")
     cc = re.match(r"CC (\d\.\d{3})", said.out)[1]
     assert cc[:-1] in text and "model.pdb in target.mrc" in text
+    assert "Q-score of all atoms" in text and "0.19 is usual" in text
     assert data["figures"].keys() == {"agreement", "fsc", "geometry", "ramachandran"}
     assert [each["label"] for each in data["structures"]["models"]] == ["model"]
     assert data["surfaces"]["difference"] is not None and data["structures"]["film"] is None
