@@ -42,9 +42,12 @@ BETA_CARBON_SIGMA = np.radians(2.5)
 density all the same."""
 EXCESS_PARAMETERS = BONDS_BEYOND, ANGLES_BEYOND = "bonds_beyond", "angles_beyond"
 """Parameters of a Context: by how much (kJ/mol) bonds and angles of heavy atoms are held more stiffly than by ideal geometry."""
-METHYL_STIFFNESS = 50.0
-"""kJ/mol: half the barrier of a methyl group there. Force fields let it turn to evade what is near; programs that count clashes
-stagger it."""
+HYDROGEN_SCALE = 4.0
+"""Times by which angles of hydrogens are stiffer: programs that count clashes let hydrogens ride on the heavy atoms, so that one
+that evades what is near by bending its own bonds would hide a clash of these."""
+METHYL_STIFFNESS = 400.0
+"""kJ/mol: half the barrier of a methyl group there, for the same reason: with 50, most of the clashes left are of methyl groups
+that have turned by 10 or 20 degrees."""
 RESTRAINT_SCALES = {"ramachandran": 4.0, "rotamers": 2.0}
 """Times by which restraints, by name, are stronger than in other stages."""
 
@@ -75,6 +78,7 @@ def forces_at_rest(topology: app.Topology, ideal: IdealGeometryRestraint) -> lis
     """Build the forces, in the group of the ideal geometry, that a last minimisation has beside this."""
     forces = [
         *forces_of_excess(topology, ideal),
+        force_of_hydrogens(topology, ideal),
         force_of_outliers(ideal),
         force_of_beta_carbons(topology, ideal),
         stagger_methyls(topology),
@@ -96,6 +100,18 @@ def forces_of_excess(topology: app.Topology, ideal: IdealGeometryRestraint) -> l
         force.addGlobalParameter(parameter, 0.0)
         add_ideal_terms(force, terms.among(heavy), scale)
     return [bonds, angles]
+
+
+def force_of_hydrogens(topology: app.Topology, ideal: IdealGeometryRestraint) -> openmm.CustomAngleForce:
+    """Build the force that makes hydrogens ride on the heavy atoms."""
+    light = np.array([is_hydrogen(atom) for atom in topology.atoms()])
+    angles = ideal.terms.angles
+    force = openmm.CustomAngleForce(
+        f"0.5*{HYDROGEN_SCALE - 1.0}*{ideal.parameter_name}*((theta - ideal)/sigma)^2"
+    )
+    force.addGlobalParameter(ideal.parameter_name, ideal.force_constant)
+    add_ideal_terms(force, angles.where(light[angles.atoms].any(axis=1)), 1.0)
+    return force
 
 
 def force_of_outliers(ideal: IdealGeometryRestraint) -> openmm.CustomAngleForce:

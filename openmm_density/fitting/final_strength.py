@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..energies.calibration import STRENGTH_BOUNDS
@@ -100,17 +100,17 @@ class GeometryBounds:
         )
 
     def allowing(self, weakest: StrengthTrial) -> GeometryBounds:
-        """Return the bounds with what a model has that is hardly pulled, as its conformation is not the start's."""
-        return replace(
-            self,
-            bond_rmsz=_borne(self.bond_rmsz, weakest.bond_rmsz),
-            angle_rmsz=_borne(self.angle_rmsz, weakest.angle_rmsz),
-            clash_count=max(self.clash_count, weakest.clash_count),
-            ramachandran_outlier_count=max(
-                self.ramachandran_outlier_count, weakest.ramachandran_outlier_count or 0
-            ),
-            rotamer_outlier_count=max(self.rotamer_outlier_count, weakest.rotamer_outlier_count),
-        )
+        """Return the bounds with what a model has that is hardly pulled, as its conformation is not the start's.
+
+        Counts may be larger by their root: a bound that the weakest pull just meets, or misses, would be noise.
+        """
+        counts = {
+            name: max(bound, _with_noise(getattr(weakest, name) or 0))
+            for name, bound in asdict(self).items()
+            if name.endswith("count")
+        }
+        bonds, angles = _borne(self.bond_rmsz, weakest.bond_rmsz), _borne(self.angle_rmsz, weakest.angle_rmsz)
+        return GeometryBounds(bonds, angles, **counts)
 
     def exceeded_by(self, trial: StrengthTrial) -> list[str]:
         """Return the names of the bounds that a trial exceeds."""
@@ -126,6 +126,10 @@ class GeometryBounds:
 def _borne(bound: float, weakest: float) -> float:
     """Return a bound on RMSZ, or a larger one where that of a model that is hardly pulled exceeds it."""
     return MORE_BORNE * weakest if bound < weakest < math.inf else bound
+
+
+def _with_noise(count: int) -> int:
+    return count + math.isqrt(count)
 
 
 def excess(

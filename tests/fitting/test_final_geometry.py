@@ -11,7 +11,9 @@ from openmm_density import DensityFit, DensityMap
 from openmm_density.fitting.final_geometry import (
     ANGLE_STIFFNESS,
     BOND_STIFFNESS,
+    HYDROGEN_SCALE,
     RESTRAINT_SCALES,
+    force_of_hydrogens,
     stagger_methyls,
     stiffen,
 )
@@ -116,6 +118,25 @@ def bent(fitted):
     target = DensityMap.simulate(fit.prepared.topology, shaken, 3.0, 0.8)
     density = DensityFit(target, fit.prepared.topology, 3.0, positions=shaken, system=fit.prepared.system())
     return fit, density, shaken
+
+
+def test_hydrogens_ride_on_heavy_atoms_at_rest(bent):
+    """One that evades what is near would hide a clash of those that programs build anew."""
+    fit, _, shaken = bent
+    topology = fit.prepared.topology
+    ideal = IdealGeometryRestraint(topology, shaken)
+    system = openmm.System()
+    for _ in topology.atoms():
+        system.addParticle(1.0)
+    system.addForce(force_of_hydrogens(topology, ideal))
+    context = openmm.Context(
+        system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("Reference")
+    )
+    context.setPositions(shaken / 10)
+    light = np.array([is_hydrogen(atom) for atom in topology.atoms()])
+    z = ideal.terms.angles.z(shaken)[light[ideal.terms.angles.atoms].any(axis=1)]
+    expected = 0.5 * (HYDROGEN_SCALE - 1.0) * ideal.force_constant * (z**2).sum()
+    assert context.getState(energy=True).getPotentialEnergy()._value == pytest.approx(expected, rel=1e-4)
 
 
 def test_a_model_comes_to_rest_in_the_geometry_of_depositions(bent):

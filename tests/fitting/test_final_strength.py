@@ -68,6 +68,14 @@ def test_of_a_geometry_that_is_never_ideal_a_little_more_is_borne(limit):
     assert found.limited_by == ["angle_rmsz"] and len(asked) <= 9
 
 
+def test_a_bound_on_a_count_that_no_pull_meets_does_not_let_go_of_the_map():
+    """Clashes that the weakest pull has, or one more or less, are no reason for a weak one."""
+    measure, asked = geometry(clashes=lambda k: {5.0: 4}.get(k, 6 if k < 220.0 else 12))
+    found = find_final_strength(measure, BOUNDS, 400.0)
+    assert 100.0 < found.chosen < 220.0 and found.limited_by == ["clash_count"] and len(asked) <= 6
+    assert found.bounds.clash_count == 4 + 2
+
+
 def test_a_geometry_that_bears_nothing_has_the_least_strength():
     measure, _asked = geometry(angles=lambda k: 0.8 if k <= LEAST else 1.2)
     found = find_final_strength(measure, BOUNDS, 200.0)

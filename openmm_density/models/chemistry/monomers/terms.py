@@ -47,7 +47,10 @@ class IdealTerms:
 
     def among(self, chosen: np.ndarray) -> IdealTerms:
         """Return the terms whose atoms are all chosen. `chosen` bool (N,)."""
-        kept = chosen[self.atoms].all(axis=1)
+        return self.where(chosen[self.atoms].all(axis=1))
+
+    def where(self, kept: np.ndarray) -> IdealTerms:
+        """Return the terms for which an array, bool (K,), is true."""
         return type(self)(self.atoms[kept], self.values[kept], self.sigmas[kept])
 
 
