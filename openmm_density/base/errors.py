@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import errno
-import functools
 import numbers
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
@@ -163,18 +162,12 @@ _ARGUMENT = re.compile(f"{_BEGIN}([^={_BEGIN}{_STOP}]*)(?:=([^{_STOP}]*))?{_STOP
 _LONGEST, _END = 1500, 300
 
 
-def check_keywords(construct: type, given: Iterable[str], others: Iterable[str] = ()) -> None:
-    """Refuse keyword arguments that a class does not take, before it does anything with the others."""
-    from inspect import signature
-
-    known = [
-        *(each.name for each in signature(construct).parameters.values() if each.kind != each.VAR_KEYWORD),
-        *others,
-    ]
+def check_keywords(called: str, given: Iterable[str], known: Sequence[str]) -> None:
+    """Refuse keyword arguments that what is called does not take, before it does anything with the others."""
     for name in given:
         if name not in known:
             remedy = did_you_mean(name, known) or f"it takes {', '.join(known)}."
-            raise TypeError(f"{construct.__name__} has no argument {name}: {remedy}")
+            raise TypeError(f"{called} has no argument {name}: {remedy}")
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -182,17 +175,6 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     from difflib import get_close_matches
 
     return "".join(f"did you mean {each}?" for each in get_close_matches(name, list(known), n=1))
-
-
-def knowing_keywords(construct: Callable[..., None]) -> Callable[..., None]:
-    """Decorate a constructor to refuse keyword arguments that it does not take as `check_keywords` does."""
-
-    @functools.wraps(construct)
-    def checked(self: object, *arguments: Any, **options: Any) -> None:
-        check_keywords(type(self), options)
-        construct(self, *arguments, **options)
-
-    return checked
 
 
 def level_outside() -> int:

@@ -9,7 +9,7 @@ import numbers
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .errors import InputError
+from .errors import InputError, check_keywords
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,7 +26,8 @@ def takes_units(*lengths: str, **others: str) -> Callable[[_Callable], _Callable
     """Return a decorator of a function, or of a class for its constructor, whose arguments may be quantities.
 
     The function gets plain numbers and arrays in the units that it works in; what has no unit, and what is no number, goes
-    through as it is. Every public argument that has a unit is named so: `test_units.py` looks for those that are not.
+    through as it is. Keyword arguments that it does not have are refused with the name that is meant. Every public argument that
+    has a unit is named so: `test_units.py` looks for those that are not.
     `*lengths`: arguments in Å, positions among them; `**others`: the units of others by their symbols, as in
     ``strength="kJ/mol"``. Raises InputError by the function, naming the argument, if a quantity is of another kind.
     """
@@ -36,11 +37,16 @@ def takes_units(*lengths: str, **others: str) -> Callable[[_Callable], _Callable
         if isinstance(target, type):
             target.__init__ = takes_units(**units)(target.__init__)
             return target
-        names = list(inspect.signature(target).parameters)
+        parameters = inspect.signature(target).parameters
+        names = list(parameters)
+        takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
         places = [(names.index(name), name, into) for name, into in units.items()]
 
         @functools.wraps(target)
         def converted(*arguments: Any, **keywords: Any) -> Any:
+            if not takes_any and not keywords.keys() <= parameters.keys():
+                own = [name for name in names if name not in ("self", "cls")]
+                check_keywords(_called(target, arguments), keywords, own)
             given = list(arguments)
             for place, name, into in places:
                 if place < len(given):
@@ -53,6 +59,12 @@ def takes_units(*lengths: str, **others: str) -> Callable[[_Callable], _Callable
         return converted
 
     return decorate
+
+
+def _called(target: Callable[..., Any], arguments: tuple[Any, ...]) -> str:
+    """Return what a user calls: of a constructor the class, which may be a subclass."""
+    is_constructor = target.__name__ == "__init__" and arguments
+    return type(arguments[0]).__name__ if is_constructor else target.__qualname__
 
 
 def in_unit(value: Any, into: str | unit.Unit, argument: str) -> Any:

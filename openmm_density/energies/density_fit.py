@@ -15,7 +15,7 @@ import torch
 from openmm import unit
 from openmm.app import Topology
 
-from ..base.errors import InputError, knowing_keywords, level_outside
+from ..base.errors import InputError, level_outside
 from ..base.units import ANGSTROM_PER_NANOMETER, as_number, positive, resolution_in_angstrom, takes_units
 from ..maps.checks import check_map, check_resolution
 from ..maps.density_map import DensityMap
@@ -138,7 +138,6 @@ class DensityFit:
     @takes_units(
         "resolution", "cutoff", "positions", "crop_margin", "voxel_size", strength="kJ/mol", b_factors="Å²"
     )
-    @knowing_keywords
     def __init__(
         self,
         density_map: DensityMap,

@@ -11,7 +11,7 @@ from ..maps.checks import check_map, check_resolution, widest_side
 from ..maps.density_map import DensityMap
 from ..maps.grids import check_finite_positions
 from ..models.chemistry.residues import residue_kind
-from ..models.structures import Model
+from ..models.model import Model, check_model
 from ..models.symmetry_operators import SymmetryOperators
 from ..validation.map_checks import check_map_units
 from .fit_map import FitMap
@@ -26,17 +26,12 @@ def check_arguments(
     fit: type, density_options: Iterable[str], density_map: DensityMap, **models: Model | None
 ) -> None:
     """Refuse arguments that a fit does not take, or of another kind, such as a model's path; ``model`` must be one."""
-    others = [name for name in signature(DensityFit).parameters if name not in _SET_BY_FITS]
-    others += [option.name for option in extension_options()]
-    check_keywords(fit, density_options, others)
+    own = [each.name for each in signature(fit).parameters.values() if each.kind is not each.VAR_KEYWORD]
+    own += [name for name in signature(DensityFit).parameters if name not in _SET_BY_FITS]
+    check_keywords(fit.__name__, density_options, [*own, *(option.name for option in extension_options())])
     for name, model in models.items():
-        if not isinstance(model, Model) and (model is not None or name == "model"):
-            raise InputError(
-                "must be a Model",
-                argument=name,
-                found=f"a {type(model).__name__}",
-                remedy="read one with openmm_density.models.read_model(path)",
-            )
+        if model is not None or name == "model":
+            check_model(model, name)
     check_map(density_map)
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from openmm import app
 
+from ..base.errors import InputError
 from ..base.units import takes_units
 from ..base.wording import counted
 from .confidence import Confidence
@@ -176,3 +178,14 @@ class Model:
         """B factors (N,) in Å² as the file has them; 0 where it has confidence in their place."""
         estimated = self.confidence is not None and self.confidence.column is not None
         return np.zeros_like(self.b_factors) if estimated else self.b_factors
+
+
+def check_model(model: Any, argument: str = "model") -> None:
+    """Refuse what is no `Model`, such as the path of one."""
+    if not isinstance(model, Model):
+        raise InputError(
+            "must be a Model",
+            argument=argument,
+            found=f"a {type(model).__name__}",
+            remedy="read one with openmm_density.models.read_model(path)",
+        )

@@ -17,7 +17,7 @@ from openmm import Vec3, unit
 
 from openmm_density import DensityMap, InputError, restraints
 from openmm_density.base.units import in_unit
-from openmm_density.models import Model, SymmetryOperators
+from openmm_density.models import Model, SymmetryOperators, prepare
 from openmm_density.models.merging import displacements_apart
 from openmm_density.restraints import Restraint
 
@@ -181,3 +181,16 @@ def test_models_are_put_apart_whatever_their_unit() -> None:
     np.testing.assert_allclose(
         displacements_apart([each * 10 * unit.angstrom for each in places], 30 * unit.angstrom), expected
     )
+
+
+def test_a_misspelt_keyword_is_answered_with_the_one_that_is_meant(model: Model) -> None:
+    with pytest.raises(
+        TypeError, match=r"^DensityMap.from_array has no argument voxelsize: did you mean voxel_size\?$"
+    ):
+        DensityMap.from_array(np.ones((4, 4, 4)), voxelsize=1.0)
+    with pytest.raises(
+        TypeError, match=r"^PlanarityRestraint has no argument postions: did you mean positions\?$"
+    ):
+        restraints.PlanarityRestraint(model.topology, postions=model.positions)
+    with pytest.raises(InputError, match=r"^model must be a Model, found a str: read one with"):
+        prepare("model.pdb")

@@ -34,6 +34,7 @@ from ..chemistry.elements import is_hydrogen
 from ..force_field_xml import load_force_field
 from ..force_fields import force_field_files
 from ..ligand_potentials import InternalPotential, PotentialParameters
+from ..model import check_model
 from ..structures import Model, is_backbone_bond
 from .heavy_atoms import add_missing_heavy_atoms
 from .hydrogens import add_hydrogens, find_variants, keep_input_hydrogens, remove_replaced_hydrogens
@@ -111,6 +112,7 @@ def prepare(
         The model has no backbone (a Cα trace), a force field file cannot be read or contains forbidden code, or ligands
         cannot be parametrised.
     """
+    check_model(model)
     loaded = load_force_field(force_field_files(forcefield, solvent), allow_scripts)
     report = PreparationReport(sentences=list(model.notes))
     options = LigandOptions(ligand_forcefield, ligands or {}, dictionaries, ligand_potentials or {})
