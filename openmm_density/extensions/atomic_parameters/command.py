@@ -137,14 +137,15 @@ def _show(
     from ...energies.atomic_parameters.b_factors import b_factor_rows
     from .output import b_factors_in_words
 
-    rows = b_factor_rows(model.topology, refined)
+    rows, in_words = b_factor_rows(model.topology, refined), b_factors_in_words(refined.as_dict())
     if options.json:
-        found: dict[str, Any] = {"b_factors": refined.as_dict(), "residues": rows, "left_out": left_out}
+        found: dict[str, Any] = {"in_words": in_words, "b_factors": refined.as_dict(), "residues": rows}
+        found["left_out"] = left_out
         if occupancies is not None:
             found["occupancies"] = occupancies.as_dict()
         print(json.dumps(found, indent=2, allow_nan=False))
         return
-    print(b_factors_in_words(refined.as_dict()))
+    print(in_words)
     if occupancies is not None:
         for name, value in occupancies.values.items():
             print(f"occupancy of {name}: {value:.2f} ± {occupancies.deviations[name]:.2f}")

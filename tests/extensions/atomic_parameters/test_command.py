@@ -35,6 +35,7 @@ def test_json_has_every_residue(files, capsys):
     assert len(found["residues"]) == 94
     assert found["b_factors"]["level"] == "group"
     assert found["b_factors"]["n_refined"] == 1
+    assert found["in_words"].startswith("A B factor of each chain was refined")
 
 
 @pytest.mark.parametrize(
