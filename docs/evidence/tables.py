@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -131,6 +132,52 @@ def density_cpu(figures: Figures) -> str:
     return "\n".join(parts)
 
 
+def beside_others(
+    figures: Figures, ours: str, peers: Sequence[str], what: str, label: Callable[[Figures], str]
+) -> str:
+    """Return our fastest calls on one thread of a CPU, and how many times as long others take; a row of each `label`."""
+    cases = [
+        (label(case), {each["engine"]: each for each in case["engines"] if each["threads"] == 1})
+        for case in figures.get("cases") or figures["rows"]
+    ]
+    peers = [peer for peer in peers if any(peer in engines for _, engines in cases)]
+    rows = [
+        (
+            name,
+            taken(engines[ours]),
+            *(
+                ratio(engines[peer]["fastest_ms"], engines[ours]["fastest_ms"]) if peer in engines else ""
+                for peer in peers
+            ),
+        )
+        for name, engines in cases
+        if ours in engines
+    ]
+    head = (what, "fastest, ms (median)", *(f"{peer}, ratio" for peer in peers))
+    return f"One thread; ratios are of the fastest calls.\n\n{table(head, rows)}"
+
+
+def atoms_within(case: Figures) -> str:
+    """Return how many atoms a list is of, and its cut-off."""
+    return f"{thousands(case['atoms'])}, {case['cutoff']:g} Å"
+
+
+def atoms_and_pairs(case: Figures) -> str:
+    """Return how many atoms and pairs there are."""
+    return f"{thousands(case['atoms'])}, {thousands(case['pairs'])}"
+
+
+def taken(engine: Figures) -> str:
+    """Return the fastest of an engine's calls in ms, which others on the machine do not slow down, and the median."""
+    times = (engine["fastest_ms"], engine["median_ms"])
+    return "{} ({})".format(*(f"{each:.2g}" if each < 10 else f"{each:.0f}" for each in times))
+
+
+def ratio(one: float, other: float) -> str:
+    """Return a ratio to two digits or more."""
+    return f"{one / other:.{0 if one >= 10 * other else 1}f}"
+
+
 def thousands(number: int) -> str:
     """Return a number with a space before each three digits."""
     return f"{number:,}".replace(",", " ")
@@ -146,6 +193,27 @@ TABLES: dict[str, Callable[[Figures], str]] = {
     "density_cpu.json": density_cpu,
     "density_gpu.json": density_gpu,
     "md_gpu.json": md_gpu,
+    "neighbors_cpu.json": partial(
+        beside_others,
+        ours="openmm-density",
+        peers=("vesin", "matscipy", "mdtraj"),
+        what="atoms, cut-off",
+        label=atoms_within,
+    ),
+    "painn_cpu.json": partial(
+        beside_others,
+        ours="openmm-density",
+        peers=("SchNetPack", "eager PyTorch"),
+        what="atoms, pairs",
+        label=atoms_and_pairs,
+    ),
+    "pairs_cpu.json": partial(
+        beside_others,
+        ours="openmm-density, list kept",
+        peers=("OpenMM NonbondedForce", "eager PyTorch"),
+        what="atoms, pairs",
+        label=atoms_and_pairs,
+    ),
     "step_cpu.json": step,
     "step_gpu.json": step,
 }
