@@ -2,11 +2,11 @@
 
     python examples/predicted_models.py FOLDER [options of openmm-density batch, such as --protocol quick]
 
-FOLDER/jobs.csv has a line for each fit (docs/guide/batch.md): the columns model, map and resolution (Å), and pae, reference, name
-and any option of `fit` where they are wanted. Fits are kept in FOLDER/fits: give the same command again to go on. For each the
-table has a row of the model that was given, one of the fitted model and, with a reference, one of that: CC_mask, CC_box and CC
-around the main chain, residues in favoured regions of the Ramachandran plot, side chains that are no rotamer outliers (%), the
-root mean square Z-score of bond angles, clashscore, Q-score, and seconds.
+FOLDER/jobs.csv has a line for each fit (docs/guide/batch.md): the columns model, map and resolution (Å), and pae, reference,
+name and any option of `fit` where they are wanted. Fits are kept in FOLDER/fits: give the same command again to go on. For each
+the table has a row of the model where the flexible fit began, one of the fitted model and, with a reference, one of that:
+CC_mask, CC_box and CC around the main chain, residues in favoured regions of the Ramachandran plot, side chains that are no
+rotamer outliers (%), the root mean square Z-score of bond angles, clashscore, Q-score, and seconds.
 """
 
 from __future__ import annotations
@@ -49,12 +49,18 @@ def rows(folder: Path, job: dict[str, str], fitted: Path) -> Iterator[tuple[str,
     """Yield what a row is of, and its figures."""
     summary = json.loads((fitted / "summary.json").read_text(encoding="utf-8"))
     density_map = DensityMap.from_file(folder / job["map"])
-    final = next(fitted / name for name in ("fitted_input.cif", "fitted.pdb") if (fitted / name).exists())
-    models = {"initial": folder / job["model"], "final": final}
+    models = {
+        "initial": _written(fitted, "fitted_before_input.cif", "fitted_before.pdb"),
+        "final": _written(fitted, "fitted_input.cif", "fitted.pdb"),
+    }
     if job.get("reference"):
         models["reference"] = folder / job["reference"]
     for name, path in models.items():
         yield name, figures(read_model(path), name, density_map, float(job["resolution"]), summary)
+
+
+def _written(folder: Path, *names: str) -> Path:
+    return next(folder / name for name in names if (folder / name).exists())
 
 
 def figures(model: Model, name: str, density_map: DensityMap, resolution: float, summary: dict) -> list[str]:

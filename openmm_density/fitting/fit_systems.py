@@ -22,7 +22,7 @@ from ..energies.form_factors import SIGMA_PER_RESOLUTION
 from ..energies.mate_contacts import add_symmetry_contacts
 from ..maps.checks import widest_side
 from ..models.chemistry.monomers.terms import GeometryTerms
-from ..models.confidence import UNSURE
+from ..models.confidence import SURE, UNSURE
 from ..models.merging import CopiedParticles, add_copies
 from ..models.predicted_errors import expected_errors, predicted_domains
 from ..models.preparation import Prepared
@@ -488,6 +488,8 @@ def _restraint_options(
         options["distance"] = {"reference": restrain_to}
     elif "distance" in names and prepared.plddt is not None:
         options["distance"] = {"expected_error": expected_errors(prepared.plddt, prepared.predicted_errors)}
+    if "torsion" in names and prepared.plddt is not None:
+        options["torsion"] = {"residues": prepared.plddt >= SURE}
     if "elastic" in names and prepared.predicted_errors is not None:
         options["elastic"] = {"domains": predicted_domains(prepared.predicted_errors)}
     if "ideal-geometry" in names:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from .peptide import PEPTIDE_FORCE_CONSTANT, PeptideRestraint
     from .planarity import PlanarityRestraint
     from .positional import PositionalRestraint
+    from .predicted_torsions import PredictedTorsionRestraint
     from .ramachandran import RAMACHANDRAN_FORCE_CONSTANT, RamachandranRestraint
     from .registry import DEFAULT_RESTRAINTS, RESTRAINTS, find_violations, make_restraints, restraint_names
     from .restraint import Restraint, Violation
@@ -87,6 +88,7 @@ __all__ = [
     "PeptideRestraint",
     "PlanarityRestraint",
     "PositionalRestraint",
+    "PredictedTorsionRestraint",
     "RamachandranRestraint",
     "Restraint",
     "RotamerRestraint",

@@ -12,6 +12,7 @@ RESTRAINT_NAMES = (
     "rotamers",
     "elastic",
     "distance",
+    "torsion",
     "position",
     "symmetry",
     "water",

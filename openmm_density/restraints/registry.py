@@ -18,6 +18,7 @@ from .ideal_geometry import IdealGeometryRestraint
 from .peptide import PeptideRestraint
 from .planarity import PlanarityRestraint
 from .positional import PositionalRestraint
+from .predicted_torsions import PredictedTorsionRestraint
 from .ramachandran import RamachandranRestraint
 from .restraint import Restraint, Violation
 from .rotamers import RotamerRestraint
@@ -39,6 +40,7 @@ RESTRAINTS: dict[str, tuple[type[Restraint], ...]] = {
     "rotamers": (RotamerRestraint,),
     "elastic": (ElasticNetworkRestraint,),
     "distance": (DistanceRestraint,),
+    "torsion": (PredictedTorsionRestraint,),
     "position": (PositionalRestraint,),
     "symmetry": (SymmetryRestraint,),
     "water": (WaterRestraint,),

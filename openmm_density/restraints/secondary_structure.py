@@ -10,7 +10,7 @@ from openmm import app
 from ..models.chemistry.secondary_structure import backbone_hydrogen_bonds, secondary_structure_torsions
 from ..models.chemistry.torsions import torsion_angles
 from .pairs import PairRestraint, distances
-from .torsions import TorsionRestraint
+from .torsions import BackboneTorsionRestraint
 
 SECONDARY_STRUCTURE_FORCE_CONSTANT = 400.0
 """kJ/mol/rad²: a φ or ψ that is turned by 40° costs 55 kJ/mol."""
@@ -24,7 +24,7 @@ HYDROGEN_BOND_LIMIT = 0.7
 """Å by which a hydrogen bond that counts as violated has grown: at 3.6 Å from N to O it is broken."""
 
 
-class SecondaryStructureRestraint(TorsionRestraint):
+class SecondaryStructureRestraint(BackboneTorsionRestraint):
     """Hold φ and ψ of helices and strands where they are, so that these move into a density as rigid bodies.
 
     ``E = ½ k max(0, |φ - φ₀| - 10°)²`` of each such torsion, with φ₀ the angle that it has, and k the Context parameter. Without
@@ -52,13 +52,6 @@ class SecondaryStructureRestraint(TorsionRestraint):
     def _find(self) -> tuple[np.ndarray, np.ndarray]:
         torsions = secondary_structure_torsions(self.topology, self.start)
         return torsions, torsion_angles(self.start, torsions)
-
-    def _quantity(self, torsion: np.ndarray) -> str:
-        return "φ" if self._atoms[torsion[0]].name == "C" else "ψ"
-
-    def _residues(self, atoms: np.ndarray) -> tuple[str, ...]:
-        # The second and third atom of φ are N and CA, of ψ CA and C: the residue that DSSP looked at.
-        return super()._residues(atoms[1:3])
 
 
 class HydrogenBondRestraint(PairRestraint):

@@ -78,3 +78,14 @@ class TorsionRestraint(Restraint):
             [self._quantity(torsion) for torsion in self.torsions],
             "°",
         )
+
+
+class BackboneTorsionRestraint(TorsionRestraint):
+    """Hold some φ and ψ at targets."""
+
+    def _quantity(self, torsion: np.ndarray) -> str:
+        return "φ" if self._atoms[torsion[0]].name == "C" else "ψ"
+
+    def _residues(self, atoms: np.ndarray) -> tuple[str, ...]:
+        # The second and third atom of φ are N and CA, of ψ CA and C: the residue whose torsion it is.
+        return super()._residues(atoms[1:3])

@@ -110,14 +110,16 @@ def test_the_density_of_some_atoms_pulls_these_alone(small_data: Path) -> None:
     assert some.default_strength == pytest.approx(alone.default_strength)
 
 
-def test_distances_of_predictions_are_held_where_their_errors_are_given() -> None:
+def test_torsions_of_predictions_are_held_and_distances_where_their_errors_are_given() -> None:
     protocol = find_protocol("standard", 4.3)
     confidence = Confidence(np.full(9, 90.0), "", None, "a test", errors=np.zeros((2, 2)))
-    for without in (None, replace(confidence, errors=None)):
-        assert Predictions().protocol(protocol, {"confidence": without}) is protocol
-    held = Predictions().protocol(protocol, {"confidence": confidence})
-    for before, after in zip(protocol.stages, held.stages):
-        assert "distance" in after.restraints
-        assert set(after.restraints) - {"distance"} == set(before.restraints)
+    assert Predictions().protocol(protocol, {"confidence": None}) is protocol
+    for given, more in (
+        (confidence, {"torsion", "distance"}),
+        (replace(confidence, errors=None), {"torsion"}),
+    ):
+        held = Predictions().protocol(protocol, {"confidence": given})
+        for before, after in zip(protocol.stages, held.stages):
+            assert set(after.restraints) == set(before.restraints) | more
     bare = protocol.with_restraints(["chirality"])
     assert Predictions().protocol(bare, {"confidence": confidence}) == bare

@@ -16,6 +16,7 @@ from openmm_density.restraints import (
     ChiralityRestraint,
     HydrogenBondRestraint,
     PeptideRestraint,
+    PredictedTorsionRestraint,
     SecondaryStructureRestraint,
     find_violations,
 )
@@ -203,8 +204,30 @@ def test_secondary_structure_is_free_as_it_is_and_costs_when_it_unwinds(kinase: 
     assert violations[0].deviation == max(violation.deviation for violation in violations)
 
 
+def test_torsions_of_sure_residues_are_held_and_released_where_they_are_turned_far(kinase: Model) -> None:
+    sure = np.arange(kinase.topology.getNumResidues()) % 4 > 0
+    restraint = PredictedTorsionRestraint(kinase.topology, kinase.positions, residues=sure)
+    trajectory = mdtraj.Trajectory(kinase.positions / 10, mdtraj.Topology.from_openmm(kinase.topology))
+    residue = np.array([atom.residue.index for atom in kinase.topology.atoms()])
+    # All but those of the first and last residue, which have one of the two.
+    sure[[0, -1]] = False
+    both = np.concatenate([mdtraj.compute_phi(trajectory)[0], mdtraj.compute_psi(trajectory)[0]])
+    assert sorted(restraint.torsions.tolist()) == sorted(t for t in both.tolist() if sure[residue[t[1]]])
+    context = context_with(restraint.create_force(), len(kinase.positions))
+    assert energy_at(context, kinase.positions) == pytest.approx(0.0, abs=1e-6)
+    shaken = kinase.positions + np.random.default_rng(0).normal(scale=0.5, size=kinase.positions.shape)
+    turned = apart(torsion_angles(shaken, restraint.torsions), restraint.targets)
+    beyond, well = np.maximum(turned - np.radians(10), 0), np.radians(30)
+    expected = 200.0 * well**2 * (1 - np.exp(-0.5 * (beyond / well) ** 2))
+    assert energy_at(context, shaken) == pytest.approx(expected.sum(), rel=1e-6)
+    assert expected.max() > 54.8 and len(restraint.violations(shaken)) == (turned > np.radians(40)).sum() > 10
+
+
 def test_models_without_what_is_restrained(small_data: Path, tmp_path: Path) -> None:
-    kinds = (PeptideRestraint, ChiralityRestraint, SecondaryStructureRestraint, HydrogenBondRestraint)
+    kinds = (
+        *(PeptideRestraint, ChiralityRestraint, SecondaryStructureRestraint, HydrogenBondRestraint),
+        PredictedTorsionRestraint,
+    )
     water = app.Topology()
     water.addAtom("O", app.element.oxygen, water.addResidue("HOH", water.addChain()))
     trace = read_model(small_data / "emd5925_frag/5925_native.pdb")
@@ -219,7 +242,7 @@ def test_models_without_what_is_restrained(small_data: Path, tmp_path: Path) -> 
             assert restraint.n_terms == 0 and restraint.violations(positions) == []
             assert energy_at(context_with(restraint.create_force(), len(positions)), positions) == 0
     one = part_of(small_data / "emd5925_frag/5925_native.pdb", 5, 5, tmp_path / "one.pdb")
-    assert [kind(one.topology, one.positions).n_terms for kind in kinds] == [0, 1, 0, 0]
+    assert [kind(one.topology, one.positions).n_terms for kind in kinds] == [0, 1, 0, 0, 0]
 
 
 def test_errors(kinase: Model) -> None:

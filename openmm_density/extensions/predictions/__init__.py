@@ -22,15 +22,16 @@ class Predictions(FitExtension):
     """Say how sure a prediction was of what was fitted, and where the map says otherwise."""
 
     def protocol(self, protocol: Protocol, asked: Mapping[str, Any]) -> Protocol:
-        """Return the protocol with distances held in stages with the usual restraints, if a prediction says which are sure."""
+        """Return the protocol with a prediction's torsions, and with errors its distances, in the usual stages."""
         confidence = asked.get("confidence")
-        if confidence is None or confidence.errors is None:
+        if confidence is None:
             return protocol
+        more = ("torsion",) if confidence.errors is None else ("distance", "torsion")
 
         def held(stage: Stage) -> Stage:
             if not set(DEFAULT_STAGE_RESTRAINTS) <= set(stage.restraints):
                 return stage
-            return replace(stage, restraints=checked_restraints((*stage.restraints, "distance")))
+            return replace(stage, restraints=checked_restraints((*stage.restraints, *more)))
 
         return replace(protocol, stages=tuple(map(held, protocol.stages)))
 
