@@ -44,11 +44,7 @@ inline vec square_root(vec x) {
 // 1/sqrt(x), relative error below 1e-6.
 inline vec reciprocal_root(vec x) {
 #if defined(__AVX512F__)
-    __m512 wide;
-    std::memcpy(&wide, &x, sizeof(wide));
-    wide = _mm512_rsqrt14_ps(wide);
-    vec y;
-    std::memcpy(&y, &wide, sizeof(wide));
+    const vec y = reinterpret_cast<vec>(_mm512_rsqrt14_ps(reinterpret_cast<__m512>(x)));
     return y * (1.5f - 0.5f * x * y * y);
 #else
     return 1.0f / square_root(x);

@@ -13,6 +13,7 @@
 
 #include "../masks.h"
 #include "../parallel.h"
+#include "forms.h"
 #include "interface.h"
 
 namespace openmm_density {
@@ -27,15 +28,6 @@ constexpr int64_t BLOCKS_PER_TASK = 4;
 struct PairRecord {
     float x[3], half_sigma, depth, charge;
 };
-
-struct ReactionField {
-    float cutoff_squared, k, c;
-};
-
-inline ReactionField reaction_field_of(const NonbondedPairs& given) {
-    const double r = given.cutoff, e = given.dielectric;
-    return {static_cast<float>(r * r), static_cast<float>((e - 1) / (2 * e + 1) / (r * r * r)), static_cast<float>(3 * e / (2 * e + 1) / r)};
-}
 
 // An atom of a list, by its place in the order of blocks, and the lanes that do not interact with it.
 struct ListEntry {
@@ -53,7 +45,7 @@ class BlockList : public PairMemory {
             build(given, positions);
         }
         update(positions);
-        const ReactionField field = reaction_field_of(given);
+        const Setting setting = setting_of(NONBONDED, given.cutoff, given.settings);
         const int64_t n_tasks = (n_blocks() + BLOCKS_PER_TASK - 1) / BLOCKS_PER_TASK;
         std::vector<double> energies(n_tasks + 1, 0.0), of_exceptions(3 * given.n_atoms, 0.0);
         parallel_for(n_tasks + 1, [&](int64_t task, int) {
@@ -62,7 +54,7 @@ class BlockList : public PairMemory {
                 return;
             }
             for (int64_t block = (task - 1) * BLOCKS_PER_TASK; block < std::min(n_blocks(), task * BLOCKS_PER_TASK); ++block)
-                energies[task] += 0.5 * evaluate_block(block, field, forces);
+                energies[task] += 0.5 * evaluate_block(block, setting, forces);
         });
         for (int64_t i = 0; i < 3 * given.n_atoms; ++i) forces[i] += of_exceptions[i];
         double energy = 0;
@@ -113,7 +105,7 @@ class BlockList : public PairMemory {
             const float* const sphere = given.spheres + 3 * atom;
             record.half_sigma = 0.5f * sphere[0];
             record.depth = 2.0f * std::sqrt(sphere[1]);
-            record.charge = sphere[2] * static_cast<float>(std::sqrt(given.coulomb));
+            record.charge = sphere[2] * static_cast<float>(std::sqrt(given.settings[1]));
         }
         update(positions);
         lists_.resize(n_blocks());
@@ -232,16 +224,16 @@ class BlockList : public PairMemory {
         mark(false);
     }
 
-    double evaluate_block(int64_t block, const ReactionField& field, double* forces) const {
+    double evaluate_block(int64_t block, const Setting& setting, double* forces) const {
         const Lanes own = lanes_of(block);
         vec force[3] = {}, energy{};
         const ListEntry* const begin = lists_[block].data();
         const ListEntry* const plain = begin + n_with_excluded_[block];
         const ivec bit = lane_bits();
         for (const ListEntry* each = begin; each < plain; ++each)
-            add<true>(own, records_[each->place], (ivec{} + static_cast<int32_t>(each->excluded)) & bit, field, force, energy);
+            add<true>(own, records_[each->place], (ivec{} + static_cast<int32_t>(each->excluded)) & bit, setting, force, energy);
         for (const ListEntry* each = plain; each < begin + lists_[block].size(); ++each)
-            add<false>(own, records_[each->place], ivec{}, field, force, energy);
+            add<false>(own, records_[each->place], ivec{}, setting, force, energy);
         double total = 0;
         for (int lane = 0; lane < W; ++lane) {
             const int32_t atom = order_[block * W + lane];
@@ -258,23 +250,26 @@ class BlockList : public PairMemory {
         return found;
     }
 
+    // `depth`: four times epsilon.
+    [[gnu::always_inline]] static Found without_field(vec squared, vec sigma, vec depth, vec charges) {
+        const vec per_r = reciprocal_root(squared > NEAREST ? squared : broadcast(NEAREST));
+        const vec q = sigma * per_r, q2 = q * q, sixth = q2 * q2 * q2, bare = charges * per_r;
+        return {depth * sixth * (sixth - 1.0f) + bare, (depth * sixth * (6.0f - 12.0f * sixth) - bare) * (per_r * per_r)};
+    }
+
     template <bool EXCLUDES>
-    [[gnu::always_inline]] static void add(const Lanes& own, const PairRecord& other, ivec excluded, const ReactionField& field,
+    [[gnu::always_inline]] static void add(const Lanes& own, const PairRecord& other, ivec excluded, const Setting& setting,
                                            vec (&force)[3], vec& energy) {
         vec d[3], squared{};
         for (int axis = 0; axis < 3; ++axis) {
             d[axis] = other.x[axis] - own.x[axis];
             squared += d[axis] * d[axis];
         }
-        ivec near = squared < field.cutoff_squared;
+        ivec near = squared < setting.cutoff_squared;
         if (EXCLUDES) near &= excluded == 0;
-        squared = squared > NEAREST ? squared : broadcast(NEAREST);
-        const vec per_r = reciprocal_root(squared), per_squared = per_r * per_r;
-        const vec q = (own.half_sigma + other.half_sigma) * per_r, q2 = q * q, sixth = q2 * q2 * q2;
-        const vec lennard_jones = own.depth * other.depth * sixth, charges = own.charge * other.charge;
-        const vec bare = charges * per_r;
-        const vec value = lennard_jones * (sixth - 1.0f) + bare + charges * (field.k * squared - field.c);
-        const vec slope = (lennard_jones * (6.0f - 12.0f * sixth) - bare) * per_squared + charges * (2.0f * field.k);
+        const vec charges = own.charge * other.charge;
+        const Found bare = without_field(squared, own.half_sigma + other.half_sigma, own.depth * other.depth, charges);
+        const vec value = bare.energy + charges * (setting.k * squared - setting.c), slope = bare.slope + charges * (2.0f * setting.k);
         energy += zero_unless(near, value);
         const vec acting = zero_unless(near, slope);
         for (int axis = 0; axis < 3; ++axis) force[axis] += acting * d[axis];
@@ -291,17 +286,13 @@ class BlockList : public PairMemory {
                 for (int axis = 0; axis < 3; ++axis)
                     d[axis][lane] = static_cast<float>(positions[3 * int64_t(atoms[2 * lane + 1]) + axis] - positions[3 * int64_t(atoms[2 * lane]) + axis]);
                 const float* const p = given.exception_parameters + 3 * (first + lane);
-                sigma[lane] = p[0], depth[lane] = 4.0f * p[1], charges[lane] = p[2] * static_cast<float>(given.coulomb);
+                sigma[lane] = p[0], depth[lane] = 4.0f * p[1], charges[lane] = p[2] * static_cast<float>(given.settings[1]);
             }
-            vec squared = d[0] * d[0] + d[1] * d[1] + d[2] * d[2];
-            squared = squared > NEAREST ? squared : broadcast(NEAREST);
-            const vec per_r = reciprocal_root(squared), q = sigma * per_r, q2 = q * q, sixth = q2 * q2 * q2;
-            const vec bare = charges * per_r;
-            energy += sum(depth * sixth * (sixth - 1.0f) + bare);
-            const vec slope = (depth * sixth * (6.0f - 12.0f * sixth) - bare) * (per_r * per_r);
+            const Found found = without_field(d[0] * d[0] + d[1] * d[1] + d[2] * d[2], sigma, depth, charges);
+            energy += sum(found.energy);
             for (int lane = 0; lane < n; ++lane)
                 for (int axis = 0; axis < 3; ++axis) {
-                    const double force = slope[lane] * d[axis][lane];
+                    const double force = found.slope[lane] * d[axis][lane];
                     forces[3 * int64_t(atoms[2 * lane]) + axis] += force;
                     forces[3 * int64_t(atoms[2 * lane + 1]) + axis] -= force;
                 }

@@ -31,7 +31,8 @@ struct NonbondedPairs {
     int64_t n_exceptions;
     const int32_t* exceptions;          // (n, 2)
     const float* exception_parameters;  // (n, 3): sigma, epsilon, product of charges
-    double cutoff, coulomb, dielectric;
+    double cutoff;
+    const double* settings;  // of `pairs`: the cut-off again, for no switch, Coulomb's constant, dielectric constant beyond
 };
 
 // What is kept from one evaluation to the next: the list of pairs.

@@ -397,7 +397,11 @@ void openmm_density_delete_energy(void* energy) {
 
 // Have Contexts of the CPU platform that this thread makes from now on evaluate NonbondedForce by a kernel; null: as the platform does.
 void openmm_density_use_nonbonded(void* kernel) {
-    NonbondedFactory::join(Platform::getPlatformByName("CPU"));
+    static KernelFactory* const joined = [] {
+        KernelFactory*& factory = factories_of(Platform::getPlatformByName("CPU"))[CalcNonbondedForceKernel::Name()];
+        return factory = new NonbondedFactory(*factory);
+    }();
+    (void) joined;
     nonbonded_kernel = reinterpret_cast<NonbondedKernel*>(kernel);
 }
 

@@ -54,7 +54,7 @@ public:
         const auto* data = reinterpret_cast<OpenMM::ReferencePlatform::PlatformData*>(context.getPlatformData());
         const NonbondedPairs pairs{(int64_t) offsets.size() - 1, spheres.data(), offsets.data(), excluded.data(),
                                    (int64_t) exceptions.size() / 2, exceptions.data(), exception_parameters.data(),
-                                   cutoff, ONE_4PI_EPS0, dielectric};
+                                   settings[0], settings};
         return kernel(pairs, memory, reinterpret_cast<const double*>(data->positions->data()), n_threads,
                       reinterpret_cast<double*>(data->forces->data()));
     }
@@ -81,8 +81,8 @@ private:
 
     void read(const OpenMM::NonbondedForce& force) {
         const int n = force.getNumParticles();
-        cutoff = force.getCutoffDistance();
-        dielectric = force.getReactionFieldDielectric();
+        settings[0] = force.getCutoffDistance();
+        settings[2] = force.getReactionFieldDielectric();
         memory.reset();
         spheres.clear();
         exceptions.clear();
@@ -121,7 +121,7 @@ private:
     int n_threads = 1;
     std::vector<float> spheres, exception_parameters;
     std::vector<int32_t> offsets, excluded, exceptions;
-    double cutoff = 0, dielectric = 1;
+    double settings[3] = {0, ONE_4PI_EPS0, 1};  // As the kernel takes them
     std::unique_ptr<PairMemory> memory;
 };
 
@@ -143,12 +143,6 @@ public:
         if (nonbonded_kernel == nullptr)
             return others.createKernelImpl(name, platform, context);
         return new Nonbonded(context, platform, others);
-    }
-
-    static void join(OpenMM::Platform& platform) {
-        OpenMM::KernelFactory*& factory = factories_of(platform)[OpenMM::CalcNonbondedForceKernel::Name()];
-        if (dynamic_cast<NonbondedFactory*>(factory) == nullptr)
-            factory = new NonbondedFactory(*factory);
     }
 
 private:
