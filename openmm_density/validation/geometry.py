@@ -185,13 +185,14 @@ class ModelGeometry:
         omega = torsion_angles(positions, self._peptides)
         improper = torsion_angles(positions, self._centres)
         backbone = _ramachandran_fields(topology, _in_plot(self._backbone.at(positions), positions))
+        scores = self._scored.scores(positions)
         return GeometryReport(
             **_deviations("bond", atoms, self._bonds, lengths_of(positions, self._bonds) - lengths),
             **_deviations("angle", atoms, self._angles, angles_at(positions, self._angles) - degrees),
             atom_count=self._n_heavy,
             clash_count=None if contacts is None else len(contacts.clashes),
             clashscore=None if contacts is None else contacts.clashscore,
-            **_score_fields(self._scored.scores(positions)),
+            **_score_fields(scores),
             **_peptide_fields(atoms, self._peptides, omega),
             **_chirality_fields(atoms, self._centres, improper, self._centre_names),
             **backbone,
@@ -200,7 +201,7 @@ class ModelGeometry:
             nucleic_acids=self._nucleic_acids.report(positions),
             sugars=self._sugars.report(positions),
             metals=self._metals.report(positions),
-            notes=[TABLES_MISSING] if backbone["ramachandran_count"] is None else [],
+            notes=[*([TABLES_MISSING] if backbone["ramachandran_count"] is None else []), *scores.notes],
             peptides=self._peptide_names,
             omega=omega,
             centres=self._centre_names,

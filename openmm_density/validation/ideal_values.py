@@ -11,7 +11,7 @@ import numpy as np
 from openmm import app
 
 from ..base.units import positions_in_angstrom, takes_units
-from ..base.wording import atom_label
+from ..base.wording import atom_label, listing
 from ..models.chemistry.elements import is_hydrogen
 from ..models.chemistry.monomers.terms import IdealTerms, find_terms, is_cis
 from ..models.chemistry.topologies import openmm_topology
@@ -21,6 +21,8 @@ LIMIT_IN_SIGMA = 4.0
 """Standard deviations from which a bond or angle is named."""
 OUTLIER = 5.0
 """Standard deviations from which the wwPDB's reports call one an outlier."""
+
+_MOST_NAMED = 10
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,8 @@ class GeometryScores:
         Those more than 4 standard deviations off, bonds first, the worst of each first.
     unknown : tuple of str
         Residues of which no ideal values are known.
+    unnamed : tuple of str
+        Atoms that their residues do not have in the library; hydrogens do not count.
     """
 
     bond_rmsz: float
@@ -54,6 +58,19 @@ class GeometryScores:
     n_angles: int
     outliers: list[GeometryOutlier]
     unknown: tuple[str, ...]
+    unnamed: tuple[str, ...]
+
+    @property
+    def notes(self) -> list[str]:
+        """What no Z-score counts, in a sentence each."""
+        return [
+            f"{sentence}, and no RMSZ counts {them}: {listing(list(names), _MOST_NAMED)}."
+            for sentence, them, names in (
+                ("No ideal values are known of these residues", "their bonds and angles", self.unknown),
+                ("The monomer library does not have these atoms of their residues", "them", self.unnamed),
+            )
+            if names
+        ]
 
     def beyond(self, limit: float, kind: str) -> int:
         """Return how many bonds ("bond") or angles ("angle") are more than a limit of at least 4 standard deviations off."""
@@ -102,11 +119,11 @@ class IdealValues:
         self._atoms = list(topology.atoms())
         self._heavy = np.array([not is_hydrogen(atom) for atom in self._atoms], dtype=bool)
         self._peptides = peptide_torsions(topology)
-        self._known: dict[bytes, tuple[IdealTerms, IdealTerms, tuple[str, ...]]] = {}
+        self._known: dict[bytes, tuple[IdealTerms, IdealTerms, tuple[str, ...], tuple[str, ...]]] = {}
 
     def scores(self, positions: np.ndarray) -> GeometryScores:
         """Return the Z-scores at positions (N, 3) in Å."""
-        bonds, angles, unknown = self._at(positions)
+        bonds, angles, *left_out = self._at(positions)
         outliers = []
         rms = []
         for kind, scale in ((bonds, 1.0), (angles, 180.0 / np.pi)):
@@ -117,13 +134,16 @@ class IdealValues:
                 outliers.append(
                     GeometryOutlier(names, float(values[k]), float(scale * kind.values[k]), float(z[k]))
                 )
-        return GeometryScores(rms[0], rms[1], len(bonds.atoms), len(angles.atoms), outliers, unknown)
+        return GeometryScores(rms[0], rms[1], len(bonds.atoms), len(angles.atoms), outliers, *left_out)
 
-    def _at(self, positions: np.ndarray) -> tuple[IdealTerms, IdealTerms, tuple[str, ...]]:
-        """Return the bonds and angles of heavy atoms, which depend on what peptides are cis, and unknown residues."""
+    def _at(self, positions: np.ndarray) -> tuple[IdealTerms, IdealTerms, tuple[str, ...], tuple[str, ...]]:
+        """Return the bonds and angles of heavy atoms, which depend on what peptides are cis, and what is not known."""
         key = is_cis(positions, self._peptides).tobytes()
         if key not in self._known:
             terms = find_terms(self._topology, positions, *self._source)
             kept = (kind.among(self._heavy) for kind in (terms.bonds, terms.angles))
-            self._known = {key: (*kept, terms.unknown)}
+            named = {atom_label(atom) for atom, heavy in zip(self._atoms, self._heavy.tolist()) if heavy}
+            self._known = {
+                key: (*kept, terms.unknown, tuple(atom for atom in terms.unnamed if atom in named))
+            }
         return self._known[key]

@@ -16,6 +16,7 @@ from openmm_density.base.errors import InputError
 from openmm_density.models import Model, prepare, read_model
 from openmm_density.models.chemistry.monomers.library import FOLDER_VARIABLE, TABLE
 from openmm_density.restraints import IdealGeometryRestraint
+from openmm_density.validation.geometry import geometry_report
 from openmm_density.validation.ideal_values import geometry_scores
 
 from ..small_models import ADK_CLOSED
@@ -198,6 +199,45 @@ def test_a_centre_of_the_other_hand_keeps_it_and_is_named(peptide: Model) -> Non
     plain = IdealGeometryRestraint(peptide.topology, peptide.positions)
     np.testing.assert_allclose(mirrored.terms.volumes.values, -plain.terms.volumes.values)
     assert len(mirrored.notes) == 1 and "keep their handedness" in mirrored.notes[0]
+
+
+def test_a_library_that_lacks_a_residue_and_names_an_atom_otherwise(
+    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, lists = gemmi.cif.read(str(TABLE)), gemmi.cif.Document()
+    for block in table:
+        if block.name.startswith(("comp_list", "link_", "mod_")):
+            lists.add_copied_block(block)
+    (tmp_path / "list").mkdir()
+    lists.write_file(str(tmp_path / "list" / "mon_lib_list.cif"))
+    (tmp_path / "ener_lib.cif").write_text("data_energy\n")
+    (tmp_path / "d").mkdir()
+    for name in ("DA", "DC", "DG"):
+        component = gemmi.cif.Document()
+        row = component.add_new_block("comp_list").init_loop("_chem_comp.", ["id", "group"])
+        row.add_row([name, "DNA"])
+        component.add_copied_block(table.find_block(f"comp_{name}"))
+        text = component.as_string()
+        (tmp_path / "d" / f"{name}.cif").write_text(text.replace("N2 ", "N9A ") if name == "DG" else text)
+    model = read_model(small_data / "zoo/1bna_duplex.pdb")
+    plain = geometry_report(model.topology, model.positions)
+    assert not any("RMSZ" in note for note in plain.notes)
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
+    report = geometry_report(model.topology, model.positions)
+    unknown, unnamed = report.notes[-2:]
+    assert unknown.startswith("No ideal values are known of these residues, and no RMSZ counts their bonds")
+    assert "A DT 7, A DT 8, B DT 19, B DT 20." in unknown
+    assert unnamed.startswith("The monomer library does not have these atoms") and "A DG 2 N2" in unnamed
+    atoms = list(model.topology.atoms())
+    lost = {a.index for a in atoms if a.residue.name == "DT" or (a.residue.name, a.name) == ("DG", "N2")}
+    assert plain.bond_z_count - report.bond_z_count == sum(
+        a.index in lost or b.index in lost for a, b in model.topology.bonds()
+    )
+    restraint = IdealGeometryRestraint(model.topology, model.positions)
+    assert [note.split(":")[0] for note in restraint.notes] == [
+        "No ideal geometry is known of these residues",
+        "The monomer library does not have these atoms of their residues",
+    ]
 
 
 def test_a_dictionary_tells_of_its_residue(tmp_path: Path) -> None:
