@@ -154,13 +154,6 @@ class FitSystems:
         self._systems.clear()
 
     @cached_property
-    def stiff_without_density(self) -> openmm.System:
-        """The same with the stiff geometry of final stages, see `final_geometry`."""
-        system = self._restrained(constraints=None, rigidWater=False)
-        self._stiffen(system)
-        return system
-
-    @cached_property
     def for_relaxation(self) -> openmm.System:
         """The same for bad starts: ligands with a learned potential, which knows no such geometry, are held by springs."""
         if not self.prepared.potentials:
@@ -189,7 +182,7 @@ class FitSystems:
         stiffen(system, self.prepared.topology, ideal)
 
     def at_rest(
-        self, density: DensityFit, positions: np.ndarray, stiff: bool
+        self, density: DensityFit | None, positions: np.ndarray, stiff: bool
     ) -> tuple[openmm.System, IdealGeometryRestraint]:
         """Return the System of a last minimisation from positions (N, 3) in Å, see `final_geometry`, and its ideal geometry."""
         where = self.prepared.topology, positions
@@ -200,10 +193,14 @@ class FitSystems:
             *where, dictionaries=self._dictionaries, force_group=RESTRAINT_GROUP
         )
         # Constraints would be springs, which take the minimiser four times as long.
-        system = self.with_density(density, stiff, ideal.terms, constraints=None, rigidWater=False)
+        system = self._restrained(constraints=None, rigidWater=False)
+        if stiff:
+            self._stiffen(system, ideal.terms)
         more = forces_at_rest(self.prepared.topology, ideal)
         for force in (contacts.create_force(), *more, *([] if self._ideal else ideal.create_forces())):
             system.addForce(force)
+        if density is not None:
+            system.addForce(self._density_force(density))
         return system, ideal
 
     def with_density(

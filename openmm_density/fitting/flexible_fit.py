@@ -363,10 +363,10 @@ class FlexibleFit:
         """Return what a fitted model says of the map, found out once, and beside the fit where that has processes."""
         return examine_fitted(self.fit_map, self.solute, result, self.threads, self.beside)
 
-    def context_without_density(self) -> openmm.Context:
-        """Return a Context of the force field, stiff as in final stages, mates and restraints, without constraints."""
-        platform = self._run.engine.platform
-        return make_context(self._systems.stiff_without_density, openmm.VerletIntegrator(0.001), platform)
+    def context_at_rest(self, positions: np.ndarray) -> openmm.Context:
+        """Return a Context of a last minimisation from positions (N, 3) in Å without a density, see `final_geometry`."""
+        system, _ = self._systems.at_rest(None, positions, stiff=True)
+        return make_context(system, openmm.VerletIntegrator(0.001), self._run.engine.platform)
 
     @takes_units("positions")
     def moved(self, result: FitResult, positions: np.ndarray) -> FitResult:

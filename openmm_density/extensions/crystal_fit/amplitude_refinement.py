@@ -1,4 +1,4 @@
-"""The end of each cycle: positions and B factors refined against the amplitudes themselves, with force field and restraints."""
+"""The end of each cycle: positions and B factors refined against the amplitudes themselves, in ideal geometry."""
 
 from __future__ import annotations
 
@@ -42,26 +42,26 @@ LONGEST_MOVE, LARGEST_CHANGE = 0.1, 0.5
 class AmplitudeRefinement:
     """Refine what a cycle's fit ended with.
 
-    Minimised is E/kT − `WEIGHT` · ln(likelihood), E of force field, mates and restraints, and the prior that holds B factors
-    of neighbours alike; first by positions, then by B factors, again and again, each time with new scale, solvent and σ_A. A
-    minimum has no thermal motion, each atom has its own form factor and B factor, and phases follow the atoms. `output`: into
-    which models on the way are written, as ``after.*``.
+    Minimised is E/kT − `WEIGHT` · ln(likelihood), E of the force field in ideal geometry (see `final_geometry`), mates and
+    restraints, and the prior that holds B factors of neighbours alike; first by positions, then by B factors, again and again,
+    each time with new scale, solvent and σ_A. A minimum has no thermal motion, each atom has its own form factor and B factor,
+    and phases follow the atoms. `output`: into which models on the way are written, as ``after.*``.
     """
 
     def __init__(self, fit: FlexibleFit, output: OutputFolder, reflections: Reflections) -> None:
         self._fit, self._output, self._reflections = fit, output, reflections
-        self._context = fit.context_without_density()
-        for restraint in fit.restraints:
-            if restraint.name in RELEASED:
-                self._context.setParameter(restraint.parameter_name, 0.0)
 
     def refine(self, result: FitResult) -> FitResult:
         """Return the result with its model refined; a sentence on what became of R-work is added to the notes of the fit."""
         values = []
+        context = self._fit.context_at_rest(result.final)
+        for restraint in self._fit.restraints:
+            if restraint.name in RELEASED:
+                context.setParameter(restraint.parameter_name, 0.0)
         for _ in range(MACROCYCLES):
             phased = self._phased(result)
             values.append(phased.r_factors.r_work)
-            result = _Macrocycle(self._fit, self._context, phased, result).refined()
+            result = _Macrocycle(self._fit, context, phased, result).refined()
         values.append(self._phased(result).r_factors.r_work)
         self._fit.notes.append(
             f"Positions{'' if result.b_factors is None else ' and B factors'} were refined against the amplitudes after the "
