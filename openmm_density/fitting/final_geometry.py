@@ -50,6 +50,8 @@ METHYL_STIFFNESS = 400.0
 that have turned by 10 or 20 degrees."""
 RESTRAINT_SCALES = {"ramachandran": 4.0, "rotamers": 2.0}
 """Times by which restraints, by name, are stronger than in other stages."""
+RESTING_SCALES = {"ramachandran": 4.0}
+"""Times by which they are stronger still in the last minimisation, which no time step limits."""
 
 
 def stiffen(system: openmm.System, topology: app.Topology, ideal: GeometryTerms | None = None) -> None:

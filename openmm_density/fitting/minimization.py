@@ -13,7 +13,7 @@ from ..base.units import ANGSTROM_PER_NANOMETER, positions_in_angstrom
 from ..energies.density_fit import DensityFit
 from ..models.chemistry.stereocentres import with_hydrogens_opposite
 from .descent import descend
-from .final_geometry import EXCESS_PARAMETERS
+from .final_geometry import EXCESS_PARAMETERS, RESTING_SCALES
 from .fit_systems import FitSystems
 from .interrupts import Stop
 from .platforms import in_double_precision, make_context
@@ -165,6 +165,10 @@ class Minimizer:
         for name, value in context.getParameters().items():
             if name in there:
                 resting.setParameter(name, value)
+        for restraint in self._systems.restraints:
+            name, times = restraint.parameter_name, RESTING_SCALES.get(restraint.name, 1.0)
+            if name in there:
+                resting.setParameter(name, times * resting.getParameter(name))
         resting.setParameter(ideal.parameter_name, ideal.force_constant)
         stiffness = np.ones(len(EXCESS_PARAMETERS))
         for _ in range(MOST_PASSES):

@@ -11,7 +11,7 @@ from openmm import app
 from openmm_density.base.errors import SimulationError
 from openmm_density.base.units import positions_in_angstrom
 from openmm_density.fitting.descent import descend
-from openmm_density.fitting.final_geometry import EXCESS_PARAMETERS
+from openmm_density.fitting.final_geometry import EXCESS_PARAMETERS, RESTING_SCALES
 from openmm_density.fitting.interrupts import Deadline
 from openmm_density.fitting.minimization import MOST_PASSES, Minimizer
 from openmm_density.fitting.stability import Safeguard
@@ -103,8 +103,8 @@ def test_an_energy_that_is_no_number_names_model_and_atoms(platform):
     assert np.array_equal(context.getState(positions=True).getPositions(asNumpy=True)._value, before)
 
 
-def pressed_together(pull):
-    """Two carbons that are not bonded, as a density of this strength (kJ/mol/nm²) holds them: at 1.6 Å."""
+def pressed_together(pull, held="contact"):
+    """Two carbons that are not bonded, as a density of this strength (kJ/mol/nm²) holds them, or what is `held`: at 1.6 Å."""
     topology = app.Topology()
     for _ in range(2):
         topology.addAtom("C", app.element.carbon, topology.addResidue("CH4", topology.addChain()))
@@ -133,16 +133,26 @@ def pressed_together(pull):
     systems = SimpleNamespace(
         force_backend="TorchForce",
         prepared=SimpleNamespace(topology=topology),
+        restraints=[SimpleNamespace(name=held, parameter_name="density_strength")],
         at_rest=at_rest,
     )
     return context, Minimizer(systems, Unguarded(), context.getPlatform(), {})
 
 
-@pytest.mark.parametrize(("factors", "stiffness"), [((), 1.0), ((2.5,), 2.5), ((2.0, 3.0, 9.0), 6.0)])
-def test_what_a_density_spoils_is_held_the_more_stiffly_until_it_is_near_enough(factors, stiffness):
-    """To where both forces are equal."""
+@pytest.mark.parametrize(
+    ("factors", "stiffness", "held"),
+    [
+        ((), 1.0, "contact"),
+        ((2.5,), 2.5, "contact"),
+        ((2.0, 3.0, 9.0), 6.0, "contact"),
+        ((), 1.0, "ramachandran"),
+    ],
+)
+def test_what_a_density_spoils_is_held_the_more_stiffly_until_it_is_near_enough(factors, stiffness, held):
+    """To where both forces are equal; what holds the backbone is stronger there."""
     pull, tried = 5e4, []
-    context, minimizer = pressed_together(pull)
+    context, minimizer = pressed_together(pull, held)
+    pull *= RESTING_SCALES.get(held, 1.0)
 
     def stiffer(positions):
         tried.append(positions)
