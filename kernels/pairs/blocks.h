@@ -87,8 +87,8 @@ class BlockList : public PairMemory {
 
     void build(const NonbondedPairs& given, const double* positions) {
         const int32_t n = static_cast<int32_t>(given.n_atoms);
-        built_at_.assign(positions, positions + 3 * given.n_atoms);
-        for (int axis = 0; axis < 3; ++axis) centre_[axis] = n ? positions[axis] : 0;
+        built_at_.clear();  // until all is there
+        for (int axis = 0; axis < 3; ++axis) centre_[axis] = median(positions + axis, n);
         order_.resize(n);
         for (int32_t i = 0; i < n; ++i) order_[i] = i;
         nodes_.clear();
@@ -113,6 +113,16 @@ class BlockList : public PairMemory {
         const float reach = static_cast<float>(given.cutoff + SKIN);
         std::vector<std::vector<uint32_t>> excluded(threads_for(n_blocks()), std::vector<uint32_t>(order_.size(), 0));
         parallel_for(n_blocks(), [&](int64_t block, int thread) { list(given, block, reach, place_of, excluded[thread]); });
+        built_at_.assign(positions, positions + 3 * given.n_atoms);
+    }
+
+    // Of every third of 3 n numbers: no atom that has flown off moves it, nor takes digits from the others.
+    static double median(const double* numbers, int32_t n) {
+        if (n == 0) return 0;
+        std::vector<double> sorted(n);
+        for (int32_t i = 0; i < n; ++i) sorted[i] = numbers[3 * int64_t(i)];
+        std::nth_element(sorted.begin(), sorted.begin() + n / 2, sorted.end());
+        return sorted[n / 2];
     }
 
     // Put the atoms [begin, end) in order, blocks of W that lie close together; return the node.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Mapping
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 
 import openmm
 
@@ -50,10 +50,23 @@ def make_context(
 
     On a CPU a kernel of ours evaluates `NonbondedForce`, where it can: OpenMM's takes most of a step.
     """
-    on_cpu = platform[0].getName() == "CPU" and backend_problem("NativeForce") is None
-    own = on_cpu and compilation.kernels_serve(("pairs",))
-    with counted_as("contexts"), own_nonbonded() if own else nullcontext():
+    with counted_as("contexts"), _nonbonded_of(platform[0]):
         return openmm.Context(system, integrator, *platform)
+
+
+def _nonbonded_of(platform: openmm.Platform) -> AbstractContextManager[None]:
+    if platform.getName() != "CPU" or backend_problem("NativeForce") is not None:
+        return nullcontext()
+    try:
+        compilation.entry_points("pairs")
+    except compilation.BuildError as error:
+        compilation.warn_once(
+            "no nonbonded forces",
+            f"OpenMM computes nonbonded forces, and steps take up to 1.7 times as long: {error}. "
+            "`openmm-density doctor` shows what is amiss",
+        )
+        return nullcontext()
+    return own_nonbonded()
 
 
 def load_gpu_code(name: str) -> threading.Thread | None:

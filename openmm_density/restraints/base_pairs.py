@@ -9,7 +9,7 @@ import openmm
 from openmm import app, unit
 
 from ..base.wording import listing, residue_label
-from ..models.chemistry.base_pairs import BasePairs, Bases, find_base_pairs
+from ..models.chemistry.base_pairs import BasePairs, Bases
 from ..models.chemistry.topologies import found_once
 from .pairs import AdaptivePairRestraint
 from .restraint import Restraint, Violation
@@ -27,15 +27,15 @@ NO_VALIDATION = (
     "Base pairs are held as the start has them, so that pairs which are kept are no sign of a good fit."
 )
 
-# How steeply the cosine of the angle beyond `FLAT` costs energy; at 50° it is 95% of the most.
-_WIDTH = 0.17
+# How steeply the cosine of the angle beyond `FLAT` costs energy; at 50° it is 69% of the most, and still pulls.
+_WIDTH = 0.2
 _LARGEST_ANGLE = 45.0  # degrees, above which a pair counts as violated
 
 
 @found_once
 def _pairs_of(topology: app.Topology, start: np.ndarray) -> BasePairs:
     """Return the base pairs of a start, which both restraints look for."""
-    return find_base_pairs(topology, start)
+    return Bases(topology).pairs_to_hold(start)
 
 
 class BasePairRestraint(AdaptivePairRestraint):
@@ -43,8 +43,8 @@ class BasePairRestraint(AdaptivePairRestraint):
 
     E is that of `DistanceRestraint`, with r₀ the distance between the heavy atoms in the start, at least 2.8 and at most 3.0 Å,
     τ = 0.05 Å and c = 0.35 Å: a bond that the density pulls far off is released. The pairs are those of the start, see
-    `openmm_density.models.chemistry.base_pairs.find_base_pairs`; a model without any gets a force without bonds. A bond counts
-    as violated when it is over 0.75 Å too long.
+    `openmm_density.models.chemistry.base_pairs.find_base_pairs`, and complementary bases that have all bonds but are tilted, or
+    face each other where a helix goes on. A bond counts as violated when it is over 0.75 Å too long.
 
     ``make_restraints("base-pairs", …)`` builds this and `BasePlaneRestraint`.
 
@@ -84,7 +84,7 @@ class BasePairRestraint(AdaptivePairRestraint):
 class BasePlaneRestraint(Restraint):
     """Hold the planes of paired bases parallel.
 
-    ``E = k [1 - exp(-(u/0.17)²)]``, ``u = max(0, cos 20° - |n₁·n₂|)``, with n the normals of rings: propellers and buckles of
+    ``E = k u²/(u² + 0.2²)``, ``u = max(0, cos 20° - |n₁·n₂|)``, with n the normals of rings: propellers and buckles of
     up to 20° are free, and a pair that the density turns far out of its plane is released. A pair counts as violated beyond 45°.
 
     Parameters
@@ -115,7 +115,8 @@ class BasePlaneRestraint(Restraint):
     def create_force(self) -> openmm.CustomCompoundBondForce:
         """Build the force that ``System.addForce`` takes; each call builds another."""
         lines = [
-            f"{self.parameter_name}*(1 - exp(-(max(0, {float(np.cos(FLAT))!r} - abs(cosine))/{_WIDTH})^2))",
+            f"{self.parameter_name}*u^2/(u^2 + {_WIDTH**2!r})",
+            f"u = max(0, {float(np.cos(FLAT))!r} - abs(cosine))",
             "cosine = (nx1*nx2 + ny1*ny2 + nz1*nz2)/sqrt((nx1^2 + ny1^2 + nz1^2)*(nx2^2 + ny2^2 + nz2^2))",
         ]
         for base, (p, q, r) in enumerate(((1, 2, 3), (4, 5, 6)), start=1):

@@ -31,6 +31,9 @@ class NucleicAcidReport:
     suite_outliers: list[str]
     mean_suiteness: float
     base_pairs: list[str]  # As in ``A G 1 - A C 72 (cWW)``, with the family of Leontis and Westhof
+    bonded: frozenset[
+        str
+    ]  # Complementary bases with all hydrogen bonds, however tilted, as in ``A G 1 - A C 72``
     has_nucleotides: bool  # Of nucleic acids, not as ADP
 
     def as_dict(self) -> dict[str, Any]:
@@ -69,6 +72,9 @@ class NucleicAcids:
             [self._names[index] for index in self._suites.residues[suites == OUTLIER]],
             float(suiteness.mean()) if len(suites) else 0.0,
             self._bases.pairs(positions).labels(self._names),
+            frozenset(
+                f"{self._names[a]} - {self._names[b]}" for a, b in self._bases.bonded(positions).tolist()
+            ),
             self._has_nucleotides,
         )
 
@@ -84,11 +90,18 @@ def nucleotide_parts(topology: app.Topology) -> np.ndarray:
 
 
 def base_pair_changes(before: NucleicAcidReport, after: NucleicAcidReport) -> dict[str, list[str]]:
-    """Return the base pairs that only one of two reports has: ``base_pairs_lost`` and ``base_pairs_gained``."""
+    """Return the base pairs that only one of two reports has: ``base_pairs_lost`` and ``base_pairs_gained``.
+
+    A pair that is only tilted, with all bonds of complementary bases, is neither.
+    """
     had, has = ({_partners(pair): pair for pair in report.base_pairs} for report in (before, after))
     return {
-        "base_pairs_lost": [pair for partners, pair in had.items() if partners not in has],
-        "base_pairs_gained": [pair for partners, pair in has.items() if partners not in had],
+        "base_pairs_lost": [
+            pair for partners, pair in had.items() if partners not in has.keys() | after.bonded
+        ],
+        "base_pairs_gained": [
+            pair for partners, pair in has.items() if partners not in had.keys() | before.bonded
+        ],
     }
 
 

@@ -395,14 +395,11 @@ void openmm_density_delete_energy(void* energy) {
     delete reinterpret_cast<EnergyPointer*>(energy);
 }
 
-// Have Contexts of the CPU platform that this thread makes from now on evaluate NonbondedForce by a kernel; null: as the platform does.
-void openmm_density_use_nonbonded(void* kernel) {
-    static KernelFactory* const joined = [] {
-        KernelFactory*& factory = factories_of(Platform::getPlatformByName("CPU"))[CalcNonbondedForceKernel::Name()];
-        return factory = new NonbondedFactory(*factory);
-    }();
-    (void) joined;
-    nonbonded_kernel = reinterpret_cast<NonbondedKernel*>(kernel);
+// Have Contexts of the CPU platform, which is there, that this thread makes from now on evaluate NonbondedForce by a kernel; null: as
+// the platform does. Return what they did it by before.
+void* openmm_density_use_nonbonded(void* kernel) {
+    NonbondedFactory::join(Platform::getPlatformByName("CPU"));
+    return reinterpret_cast<void*>(std::exchange(nonbonded_kernel, reinterpret_cast<NonbondedKernel*>(kernel)));
 }
 
 // What a force is called if it is one of these; else an empty text.

@@ -21,6 +21,7 @@ import torch
 from openmm_density.kernels import compilation
 
 from ...base.errors import DeveloperWarning
+from ...base.plugins import platform_names
 from ...base.units import takes_units
 from . import forms
 from .compiled import compiled_cuda_part, compiled_force
@@ -60,7 +61,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "delete_form": (None, _Pointer),
     "new_energy": (_Pointer, _Pointer, _Integer, _Text, _Integer),
     "delete_energy": (None, _Pointer),
-    "use_nonbonded": (None, _Pointer),
+    "use_nonbonded": (_Pointer, _Pointer),
     "kind_of": (_Text, _Pointer),
     "computation_of": (_Long, _Pointer),
     "has_energy": (_Integer, _Pointer),
@@ -103,7 +104,7 @@ def own_nonbonded() -> Iterator[None]:
     """Have Contexts of the CPU platform that this thread makes meanwhile evaluate `NonbondedForce` by our kernel.
 
     It is used where the force has a cut-off, and neither a box, a switching function nor offsets of parameters. Otherwise, and
-    for other forces and platforms, nothing changes.
+    for other forces and platforms, nothing changes. A Context that is reinitialized later evaluates as OpenMM does.
 
     Raises
     ------
@@ -112,13 +113,16 @@ def own_nonbonded() -> Iterator[None]:
     OSError
         If they cannot be stored.
     """
+    if "CPU" not in platform_names():
+        yield
+        return
     kernel = compilation.entry_points("pairs").openmm_density_nonbonded
     use = load_force().openmm_density_use_nonbonded
-    use(ctypes.cast(kernel, _Pointer))
+    before = use(ctypes.cast(kernel, _Pointer))
     try:
         yield
     finally:
-        use(None)
+        use(before)
 
 
 def _renew_lock() -> None:

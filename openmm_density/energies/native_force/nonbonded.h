@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -40,7 +41,10 @@ public:
                           force.getNumParticleParameterOffsets() + force.getNumExceptionParameterOffsets() == 0;
         if (ours) {
             n_threads = threads_of(context);
-            read(force);
+            settings[0] = force.getCutoffDistance();
+            settings[2] = force.getReactionFieldDielectric();
+            read_pairs(force);
+            read_parameters(force);
         } else {
             other = std::make_unique<OpenMM::Kernel>(others.createKernelImpl(Name(), getPlatform(), context));
             theirs().initialize(system, force);
@@ -63,7 +67,7 @@ public:
         if (other != nullptr)
             theirs().copyParametersToContext(context, force, first, last, first_exception, last_exception);
         else
-            read(force);
+            read_parameters(force);
     }
     void getPMEParameters(double& alpha, int& nx, int& ny, int& nz) const override {
         theirs().getPMEParameters(alpha, nx, ny, nz);
@@ -79,29 +83,20 @@ private:
         return other->getAs<CalcNonbondedForceKernel>();
     }
 
-    void read(const OpenMM::NonbondedForce& force) {
+    // What does not change in a Context: which pairs are excluded, and which of them act all the same.
+    void read_pairs(const OpenMM::NonbondedForce& force) {
         const int n = force.getNumParticles();
-        settings[0] = force.getCutoffDistance();
-        settings[2] = force.getReactionFieldDielectric();
-        memory.reset();
-        spheres.clear();
-        exceptions.clear();
-        exception_parameters.clear();
-        double charge, sigma, epsilon;
-        for (int i = 0; i < n; i++) {
-            force.getParticleParameters(i, charge, sigma, epsilon);
-            spheres.insert(spheres.end(), {(float) sigma, (float) epsilon, (float) charge});
-        }
         std::vector<std::pair<int32_t, int32_t>> both;
         for (int i = 0; i < force.getNumExceptions(); i++) {
             int a, b;
+            double charge, sigma, epsilon;
             force.getExceptionParameters(i, a, b, charge, sigma, epsilon);
             both.push_back({a, b});
             both.push_back({b, a});
             if (charge == 0 && epsilon == 0)
                 continue;
+            acting.push_back(i);
             exceptions.insert(exceptions.end(), {a, b});
-            exception_parameters.insert(exception_parameters.end(), {(float) sigma, (float) epsilon, (float) charge});
         }
         std::sort(both.begin(), both.end());
         offsets.assign(n + 1, 0);
@@ -114,11 +109,42 @@ private:
             offsets[i + 1] += offsets[i];
     }
 
+    // Numbers that may change, with OpenMM's errors if others did.
+    void read_parameters(const OpenMM::NonbondedForce& force) {
+        const size_t n = offsets.size() - 1;
+        if ((size_t) force.getNumParticles() != n)
+            throw OpenMM::OpenMMException("updateParametersInContext: The number of particles has changed");
+        if (force.getNumParticleParameterOffsets() + force.getNumExceptionParameterOffsets() != 0)
+            throw OpenMM::OpenMMException("updateParametersInContext: The number of parameter offsets has changed");
+        double charge, sigma, epsilon;
+        std::vector<float> found;
+        size_t next = 0;
+        for (int i = 0; i < force.getNumExceptions(); i++) {
+            int a, b;
+            force.getExceptionParameters(i, a, b, charge, sigma, epsilon);
+            if (next < acting.size() && acting[next] == i) {
+                found.insert(found.end(), {(float) sigma, (float) epsilon, (float) charge});
+                next++;
+            } else if (charge != 0 || epsilon != 0)
+                next = acting.size() + 1;
+        }
+        if (next != acting.size())
+            throw OpenMM::OpenMMException("updateParametersInContext: The set of non-excluded exceptions has changed");
+        exception_parameters = found;
+        spheres.clear();
+        for (size_t i = 0; i < n; i++) {
+            force.getParticleParameters((int) i, charge, sigma, epsilon);
+            spheres.insert(spheres.end(), {(float) sigma, (float) epsilon, (float) charge});
+        }
+        memory.reset();
+    }
+
     OpenMM::ContextImpl& context;
     const OpenMM::KernelFactory& others;
     NonbondedKernel* const kernel;
     std::unique_ptr<OpenMM::Kernel> other;
     int n_threads = 1;
+    std::vector<int> acting;  // Exceptions, in rising order
     std::vector<float> spheres, exception_parameters;
     std::vector<int32_t> offsets, excluded, exceptions;
     double settings[3] = {0, ONE_4PI_EPS0, 1};  // As the kernel takes them
@@ -143,6 +169,15 @@ public:
         if (nonbonded_kernel == nullptr)
             return others.createKernelImpl(name, platform, context);
         return new Nonbonded(context, platform, others);
+    }
+
+    // Also after another library has put its own factory in place of this one.
+    static void join(OpenMM::Platform& platform) {
+        static std::mutex joining;
+        const std::lock_guard<std::mutex> alone(joining);
+        OpenMM::KernelFactory*& factory = factories_of(platform)[OpenMM::CalcNonbondedForceKernel::Name()];
+        if (dynamic_cast<NonbondedFactory*>(factory) == nullptr)
+            factory = new NonbondedFactory(*factory);
     }
 
 private:

@@ -109,6 +109,28 @@ def test_a_kept_list_gives_what_a_new_one_does(molecule):
     assert_as_reference(moving, system, positions)
 
 
+def test_atoms_that_come_near_after_a_list_was_made_interact():
+    # Two clusters that lie farther apart than the cut-off and the skin, and approach each other by more than half of the skin.
+    cluster = scattered(40)
+    width = np.ptp(cluster[:, 0])
+    both = np.concatenate([cluster, cluster + np.array([width + 11.1, 0, 0])])
+    system = system_of(80, of_argon(80))
+    moving = on_cpu(system, both)
+    apart = assert_as_reference(moving, system, both)
+    near = both + np.where(np.arange(80)[:, None] < 40, [1.8, 0, 0], [-1.8, 0, 0])
+    moving.setPositions(near / 10)
+    assert np.abs(assert_as_reference(moving, system, near) - apart).max() > 0.1
+    moving.setPositions(both / 10)
+    assert_as_reference(moving, system, both)
+
+
+def test_an_atom_that_has_flown_off_takes_no_digits_from_the_others():
+    positions = scattered(100)
+    positions[0] += 1e7
+    system = system_of(100, of_argon(100))
+    assert_as_reference(on_cpu(system, positions), system, positions)
+
+
 def test_any_number_of_threads_gives_the_same_bits(molecule):
     system, positions = molecule
     # Of a solvent OpenMM's threads have sums of their own.
@@ -125,11 +147,44 @@ def test_parameters_that_change_in_a_context_act(molecule):
     context = on_cpu(system, positions)
     before = forces_of(context)
     force = nonbonded_of(system)
-    a, b, *_ = force.getExceptionParameters(5)
-    force.setExceptionParameters(5, a, b, 0.3, 0.3, 0.4)
+    every = [force.getExceptionParameters(number) for number in range(force.getNumExceptions())]
+    number, (a, b, *_) = next((n, each) for n, each in enumerate(every) if each[4]._value)
+    force.setExceptionParameters(number, a, b, 0.3, 0.3, 0.4)
     force.setParticleParameters(7, -0.8, 0.35, 0.6)
     force.updateParametersInContext(context)
     assert np.abs(assert_as_reference(context, system, positions) - before).max() > 1
+
+
+def another_particle(force, context):
+    force.addParticle(0.1, 0.3, 0.2)
+
+
+def another_exception(force, context):
+    force.addException(3, 40, 0.1, 0.3, 0.2)
+
+
+def another_offset(force, context):
+    force.addGlobalParameter("charge", 2.0)
+    force.addParticleParameterOffset("charge", 3, 1.0, 0.0, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (another_particle, "number of particles"),
+        (another_exception, "set of non-excluded exceptions"),
+        (another_offset, "parameter offsets"),
+    ],
+)
+def test_what_cannot_change_in_a_context_is_refused(change, said):
+    force, positions = of_argon(60, [(0, 1, 0.1, 0.3, 0.5)]), scattered(60)
+    system = system_of(60, force)
+    context = on_cpu(system, positions)
+    before = found(context)
+    change(nonbonded_of(system), context)
+    with pytest.raises(openmm.OpenMMException, match=f"updateParametersInContext: .*{said}.* changed"):
+        nonbonded_of(system).updateParametersInContext(context)
+    assert energy_of(context) == before[0]
 
 
 def switched():
@@ -156,16 +211,30 @@ def test_what_it_does_not_serve_is_left_to_openmm(make):
 def test_contexts_made_otherwise_keep_openmms_kernel(molecule):
     system, positions = molecule
     before = found(on_cpu(system, positions, 1, own=False))
-    ours = found(on_cpu(system, positions, 1))
+    on_cpu(system, positions, 1)
     after = found(on_cpu(system, positions, 1, own=False))
-    assert before[0] == after[0] != ours[0] and (before[1] == after[1]).all()
+    assert before[0] == after[0] and (before[1] == after[1]).all()
 
 
-def test_pme_of_a_context_with_our_kernel_is_refused():
-    force = of_argon(4)
-    context = on_cpu(system_of(4, force), scattered(4))
-    with pytest.raises(openmm.OpenMMException, match="does not use PME"):
-        force.getPMEParametersInContext(context)
+def test_a_block_within_a_block_leaves_the_outer_one_as_it_was():
+    system, positions = system_of(20, of_argon(20)), scattered(20)
+    with own_nonbonded():
+        on_cpu(system, positions)
+        outer = on_cpu(system, positions, own=False)
+    assert evaluates_by_ours(outer) and not evaluates_by_ours(on_cpu(system, positions, own=False))
+
+
+def evaluates_by_ours(context):
+    """By the words with which PME is refused."""
+    with pytest.raises(openmm.OpenMMException) as refused:
+        nonbonded_of(context.getSystem()).getPMEParametersInContext(context)
+    return "this Context does not use PME" in str(refused.value)
+
+
+def test_a_machine_without_the_cpu_platform_makes_its_contexts(monkeypatch):
+    monkeypatch.setattr("openmm_density.energies.native_force.force.platform_names", lambda: ["Reference"])
+    with own_nonbonded():
+        context_of(system_of(4, of_argon(4)), scattered(4))
 
 
 def test_atoms_in_one_place_have_finite_forces():

@@ -11,6 +11,9 @@ from openmm_density.base.wording import residue_label
 from openmm_density.models import Model, read_model
 from openmm_density.models.chemistry.base_pairs import Bases, find_base_pairs
 from openmm_density.restraints import BasePairRestraint
+from openmm_density.validation.nucleic_acids import NucleicAcids, base_pair_changes
+
+from ...restraints.single_forces import turned_about
 
 # The pairs of 4P5J that barnaba 0.1.9 and RNApolis 0.16 agree on; those with a single hydrogen bond between N and O left out.
 WATSON_CRICK = [
@@ -92,6 +95,47 @@ def test_bases_that_face_each_other_and_cannot_pair_are_told(
     thymine = next(residue for residue in model.topology.residues() if residue.id == "20")
     next(atom for atom in thymine.atoms() if atom.name == "O4").name = "N4"  # a cytosine beside adenine
     assert Bases(model.topology).mismatched(fewer).tolist() == [[4, 19]]
-    monkeypatch.setattr("openmm_density.restraints.base_pairs.find_base_pairs", lambda *_: fewer)
+    monkeypatch.setattr(Bases, "pairs_to_hold", lambda *_: fewer)
     (note,) = BasePairRestraint(model.topology, model.positions).notes[1:]
     assert "sequence forbids it: A DA 5 - B DT 20." in note
+
+
+def test_pairs_that_heat_or_a_bend_hides_in_a_start_are_held(small_data: Path, rna: Model) -> None:
+    model = read_model(small_data / "zoo/1bna_duplex.pdb")
+    atoms = [{atom.name: atom.index for atom in residue.atoms()} for residue in model.topology.residues()]
+    bases, every = Bases(model.topology), {(k, 23 - k) for k in range(12)}
+
+    def found_and_held(positions: np.ndarray) -> list[set[tuple[int, int]]]:
+        both = bases.pairs(positions), bases.pairs_to_hold(positions)
+        return [set(map(tuple, each.residues.tolist())) for each in both]
+
+    assert found_and_held(model.positions) == [every, every]
+    # Both bases of A DA 5 - B DT 20 are turned about the atoms that bond them: the planes are 60° apart, the bonds as they were.
+    tilted = model.positions.copy()
+    for row, (first, second), angle in ((4, ("N1", "N6"), 30), (19, ("N3", "O4"), -30)):
+        base = np.array([place for name, place in atoms[row].items() if "P" not in name])
+        ends = atoms[row][first], atoms[row][second]
+        tilted = turned_about(tilted, *ends, base, np.radians(angle))
+    assert found_and_held(tilted) == [every - {(4, 19)}, every]
+    assert {tuple(pair) for pair in bases.bonded(tilted).tolist()} == every
+    nucleic = NucleicAcids(model.topology)
+    before, after = map(nucleic.report, (model.positions, tilted))
+    assert len(after.base_pairs) == 11 and base_pair_changes(before, after)["base_pairs_lost"] == []
+    # One is pulled away within the plane, until its bonds are 4.3 Å long: a helix goes on there.
+    opened = model.positions.copy()
+    bond = opened[atoms[19]["N3"]] - opened[atoms[4]["N1"]]
+    opened[list(atoms[19].values())] += 1.4 * bond / np.linalg.norm(bond)
+    assert found_and_held(opened) == [every - {(4, 19)}, every]
+    assert base_pair_changes(before, nucleic.report(opened))["base_pairs_lost"] == [before.base_pairs[4]]
+    held = bases.pairs_to_hold(opened)
+    names = [atom.name for atom in model.topology.atoms()]
+    assert [[names[k] for k in bond] for bond in held.bonds[held.owners == 11].tolist()] == [
+        ["N6", "O4"],
+        ["N1", "N3"],
+    ]
+    # What two other programs do not find in a deposited model is not held.
+    plain, held = (
+        find_base_pairs(rna.topology, rna.positions),
+        Bases(rna.topology).pairs_to_hold(rna.positions),
+    )
+    assert held.residues.tolist() == plain.residues.tolist() and held.families == plain.families
