@@ -363,6 +363,7 @@ class FlexibleFit:
         """Return what a fitted model says of the map, found out once, and beside the fit where that has processes."""
         return examine_fitted(self.fit_map, self.solute, result, self.threads, self.beside)
 
+    @takes_units("positions")
     def context_at_rest(self, positions: np.ndarray) -> openmm.Context:
         """Return a Context of a last minimisation from positions (N, 3) in Å without a density, see `final_geometry`."""
         system, _ = self._systems.at_rest(None, positions, stiff=True)
