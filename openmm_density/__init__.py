@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from os import path as _path
 from typing import TYPE_CHECKING, Any
 
 from .base.lazy_names import lazy_names
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from .models import SymmetryOperators, read_model
     from .reporters import DensityReporter
     from .restraints import PlanarityRestraint
+
+# In a clone the kernels lie beside this folder. Who has installed the package and works in the clone imports this one.
+__path__ += [] if _path.isdir(_path.join(__path__[0], "kernels")) else [_path.dirname(__path__[0])]
 
 __all__ = [
     "DensityFit",

@@ -237,9 +237,9 @@ def test_the_package_shows_its_public_names_and_nothing_else():
 
 SHOW = """
 import importlib, json, pkgutil, openmm_density
-from openmm_density import kernels  # its folder is not below the others'
+from openmm_density import kernels  # its folder is not below the others', but beside them in a clone
 roots = (openmm_density, "openmm_density."), (kernels, "openmm_density.kernels.")
-packages = [p.name for root, name in roots for p in pkgutil.walk_packages(root.__path__, name) if p.ispkg]
+packages = [p.name for root, name in roots for p in pkgutil.walk_packages(root.__path__[:1], name) if p.ispkg]
 shown = {}
 for name in packages:
     package = importlib.import_module(name)

@@ -125,3 +125,10 @@ def test_what_is_installed_runs_outside_the_clone(installed):
     done = run(python, "-c", script() + ended, cwd=installed, **without)
     assert float(done.stdout) == pytest.approx(similarity, abs=1e-3)
     assert "apt-get install g++" in done.stderr and "Plain PyTorch serves" in done.stderr
+
+
+def test_what_is_installed_runs_in_the_clone(installed):
+    # There Python finds the clone's package first, whose kernels lie beside it.
+    where = "import openmm_density, openmm_density.kernels as k; print(openmm_density.__file__, k.__file__)"
+    found = run(installed / "env" / "bin" / "python", "-c", where, cwd=PROJECT).stdout.split()
+    assert found == [str(PROJECT / folder / "__init__.py") for folder in ("openmm_density", "kernels")]
