@@ -203,17 +203,11 @@ class FitSystems:
             system.addForce(self._density_force(density))
         return system, ideal
 
-    def with_density(
-        self,
-        density: DensityFit,
-        stiff: bool = False,
-        ideal: GeometryTerms | None = None,
-        **options: Any,
-    ) -> openmm.System:
+    def with_density(self, density: DensityFit, stiff: bool = False) -> openmm.System:
         """Return force field, stiff where that is asked for (see `final_geometry`), restraints, and a density force."""
-        system = self._restrained(hydrogen_mass=self._protocol.hydrogen_mass, **options)
+        system = self._restrained(hydrogen_mass=self._protocol.hydrogen_mass)
         if stiff:
-            self._stiffen(system, ideal)
+            self._stiffen(system)
         system.addForce(self._density_force(density))
         return system
 
