@@ -82,8 +82,12 @@ class NucleicAcids:
 def nucleotide_parts(topology: app.Topology) -> np.ndarray:
     """Return of each atom 0 in the base of a nucleic acid, 1 in its sugar or phosphate, -1 elsewhere (ADP), int (N,)."""
     parts = np.full(topology.getNumAtoms(), -1)
-    for residue, names in zip(topology.residues(), atoms_by_name(topology)):
-        if is_nucleotide(names) and residue_kind(residue) == "polymer":
+    found = {names.residue: names for names in atoms_by_name(topology) if is_nucleotide(names)}
+    # Of modified ones names need not tell; they are bonded to others.
+    ends = ((a.residue, b.residue) for a, b in topology.bonds()) if found else ()
+    joined = {each for pair in ends if pair[0] is not pair[1] and found.keys() >= {*pair} for each in pair}
+    for residue, names in found.items():
+        if residue in joined or residue_kind(residue) == "polymer":
             for name, atom in names.items():
                 parts[atom] = int("'" in name or "*" in name or "P" in name)
     return parts

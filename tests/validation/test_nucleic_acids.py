@@ -82,6 +82,13 @@ def test_bases_and_backbone_have_correlations_of_their_own(rna: Model, small_dat
     assert told["cc_bases"] is told["cc_backbone"] is told["q_score_bases"] is None
 
 
+def test_a_nucleotide_whose_name_is_not_known_is_one_of_its_chain(small_data: Path) -> None:
+    model = read_model(small_data / "zoo/1bna_duplex.pdb")
+    parts = nucleotide_parts(model.topology)
+    list(model.topology.residues())[4].name = "XYZ"
+    assert nucleotide_parts(model.topology).tolist() == parts.tolist() and (parts >= 0).all()
+
+
 def test_a_ligand_that_is_a_nucleotide_is_no_nucleic_acid(small_data: Path) -> None:
     kinesin = read_model(small_data / "emd6187_kinesin" / "1bg2_K_fitted.pdb")
     assert "ADP" in {residue.name for residue in kinesin.topology.residues()}
