@@ -20,10 +20,12 @@ from ..base.units import ANGSTROM_PER_NANOMETER
 from ..models.chemistry.elements import is_hydrogen
 from ..models.chemistry.monomers.terms import GeometryTerms
 from ..models.chemistry.monomers.volumes import places_of
+from ..models.chemistry.sugar_puckers import find_sugars
 from ..models.chemistry.topologies import bonded_neighbours
 from ..models.merging import call_for_each, terms_of
 from ..restraints import IdealGeometryRestraint
 from ..restraints.ideal_geometry import add_ideal_terms
+from ..restraints.sugar_puckers import SugarPuckerRestraint
 from ..validation.beta_carbons import BetaCarbons
 
 ANGLE_STIFFNESS, BOND_STIFFNESS = 2.0, 1.5
@@ -48,6 +50,8 @@ that evades what is near by bending its own bonds would hide a clash of these.""
 METHYL_STIFFNESS = 400.0
 """kJ/mol: half the barrier of a methyl group there, for the same reason: with 50, most of the clashes left are of methyl groups
 that have turned by 10 or 20 degrees."""
+PUCKER_STIFFNESS = 500.0
+"""kJ/mol/rad², five times as stiff as before: a density turns a ring until its δ is of neither pucker."""
 RESTRAINT_SCALES = {"ramachandran": 4.0, "rotamers": 2.0}
 """Times by which restraints, by name, are stronger than in other stages."""
 RESTING_SCALES = {"ramachandran": 4.0}
@@ -88,6 +92,19 @@ def forces_at_rest(topology: app.Topology, ideal: IdealGeometryRestraint) -> lis
     for force in forces:
         force.setForceGroup(ideal.force_group)
     return forces
+
+
+def forces_of_puckers(topology: app.Topology, positions: np.ndarray, force_group: int) -> list[openmm.Force]:
+    """Build the force, if there is RNA, that holds its sugars in the pucker that Pperp implies at positions (N, 3) in Å."""
+    sugars = find_sugars(topology)
+    told, judged = sugars.contradicted(positions)[1], sugars.judged()
+    if not judged.any():
+        return []
+    restraint = SugarPuckerRestraint(
+        topology, positions, PUCKER_STIFFNESS, parameter_name="puckers_at_rest", force_group=force_group
+    )
+    restraint.flip(dict(zip(sugars.residues[judged].tolist(), told[judged].tolist())))
+    return [restraint.create_force()]
 
 
 def forces_of_excess(topology: app.Topology, ideal: IdealGeometryRestraint) -> list[openmm.Force]:

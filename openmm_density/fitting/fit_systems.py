@@ -38,7 +38,7 @@ from ..restraints import (
     make_restraints,
 )
 from ..restraints.contacts import CONTACT_FORCE_CONSTANT, ContactRestraint
-from .final_geometry import CONTACT_SCALE, RESTRAINT_SCALES, forces_at_rest, stiffen
+from .final_geometry import CONTACT_SCALE, RESTRAINT_SCALES, forces_at_rest, forces_of_puckers, stiffen
 from .fit_map import FitMap
 from .installed_extensions import extensions
 from .options import RestraintOptions, RunOptions
@@ -197,6 +197,8 @@ class FitSystems:
         if stiff:
             self._stiffen(system, ideal.terms)
         more = forces_at_rest(self.prepared.topology, ideal)
+        if any(isinstance(each, SugarPuckerRestraint) for each in self.restraints):
+            more += forces_of_puckers(*where, RESTRAINT_GROUP)
         for force in (contacts.create_force(), *more, *([] if self._ideal else ideal.create_forces())):
             system.addForce(force)
         if density is not None:

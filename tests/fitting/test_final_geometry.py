@@ -14,6 +14,7 @@ from openmm_density.fitting.final_geometry import (
     HYDROGEN_SCALE,
     RESTRAINT_SCALES,
     force_of_hydrogens,
+    forces_of_puckers,
     stagger_methyls,
     stiffen,
 )
@@ -25,6 +26,7 @@ from openmm_density.fitting.protocols import Stage
 from openmm_density.fitting.stability import Safeguard
 from openmm_density.models import prepare, read_model
 from openmm_density.models.chemistry.elements import is_hydrogen
+from openmm_density.models.chemistry.sugar_puckers import AMPLITUDE, C2_ENDO, C3_ENDO, find_sugars
 from openmm_density.restraints import IdealGeometryRestraint
 from openmm_density.validation.geometry import ModelGeometry
 
@@ -185,3 +187,15 @@ def test_hydrogens_of_methyl_groups_are_staggered():
             and hydrogen.element.symbol == "H"
             and (periodicity, phase._value) == (3, 0)
         )
+
+
+def test_sugars_come_to_rest_in_the_pucker_that_pperp_implies(small_data):
+    dna, rna = (read_model(small_data / "zoo" / name) for name in ("1bna_duplex.pdb", "4p5j_rna.pdb"))
+    assert forces_of_puckers(dna.topology, dna.positions, 3) == []  # of DNA it tells nothing
+    sugars = find_sugars(rna.topology)
+    (force,) = forces_of_puckers(rna.topology, rna.positions, 3)
+    held = np.array([force.getTorsionParameters(k)[4][0] for k in range(force.getNumTorsions())])
+    told = np.where(sugars.perpendiculars(rna.positions) < 2.9, C2_ENDO, C3_ENDO)[sugars.judged()]
+    assert np.allclose(held.reshape(-1, 3)[sugars.judged(), 1], AMPLITUDE * np.cos(told))
+    assert len(set(told)) == 2 and force.getForceGroup() == 3
+    assert force.getGlobalParameterName(0) == "puckers_at_rest"
