@@ -308,7 +308,7 @@ def _carried_out(record: FitRecord, fit: FlexibleFit, folder: OutputFolder, disp
         result = fit.run(folder.run, display.update, display.interrupted, stopped, stop)
         display.expect()
         files = record.options.files
-        command = command_line(record.options.by_name(), defaults(), str(folder.path))
+        command = command_line(record.options.by_name() | record.asked, defaults(), str(folder.path))
         # What was placed is kept in the folder.
         model = str(folder.path / Path(files.model).name) if files.parts else files.model
         summary = folder.write(fit, result, model, files.map, record.findings.scan, command)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,12 +48,15 @@ class FitRecord:
     options: FitOptions
     protocol: Protocol  # With all changes that the options make
     findings: Findings
+    # Options as the user gave them, where `options` has what they came to; they are what repeats the fit
+    asked: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def new(cls, options: FitOptions) -> FitRecord:
         """Return that of a fit that has not started."""
         protocol = options.changed_protocol()
-        return cls(options, protocol, Findings(options.files.place))
+        asked = {"place": options.files.place, "predicted": options.prediction.predicted}
+        return cls(options, protocol, Findings(options.files.place), asked)
 
     @classmethod
     def read(cls, folder: Path, now: FitOptions) -> FitRecord:
@@ -72,7 +75,7 @@ class FitRecord:
             StrengthScan(**scan) if scan else None,
             written.get("crystal_mates"),
         )
-        return cls(options, read_protocol(folder / PROTOCOL), findings)
+        return cls(options, read_protocol(folder / PROTOCOL), findings, written.get("asked", {}))
 
     def with_scan(self, scan: StrengthScan) -> FitRecord:
         """Return the record with the strength that half maps allow as the most at the end, where they set a limit."""
@@ -90,6 +93,7 @@ class FitRecord:
             "map_checks": None if found.map_checks is None else found.map_checks.as_dict(spellings(named)),
             "strength_scan": None if found.scan is None else found.scan.as_dict(),
             "crystal_mates": found.crystal_mates,
+            "asked": dict(self.asked),
             "forcefield": lasting_names(self.options.force_field.forcefield),
         }
         write_command(folder, told, _FILES, read_force_field_files(told))

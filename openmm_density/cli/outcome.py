@@ -69,7 +69,10 @@ def _print_changes(console: Console, summary: dict[str, Any]) -> None:
     console.print(f"lowest correlations{'' if simulated is None else ' before'}: {', '.join(worst)}")
     violated = {name: len(each) for name, each in made["restraints_violated"].items() if each}
     if violated:
-        console.print(f"restraints violated: {', '.join(f'{name} {n}' for name, n in violated.items())}")
+        listed = ", ".join(f"{name} {n}" for name, n in violated.items())
+        console.print(
+            f"restraints that the end does not keep: {listed} (which: `restraints_violated` in summary.json)"
+        )
 
 
 _GROUPS = (

@@ -81,7 +81,7 @@ def test_a_record_comes_back_but_for_what_was_allowed(files):
     )
     scan = StrengthScan([5.0, 10.0, 20.0], [0.5, 0.6, 0.7], [0.4, 0.5, 0.4], 10.0)
     began = FitRecord.new(options()).with_scan(scan)
-    began = FitRecord(began.options, began.protocol, Findings(placement, None, began.findings.scan))
+    began = replace(began, findings=Findings(placement, None, began.findings.scan))
     ends = began.protocol.strength, began.protocol.final_strength, began.protocol.final_strength_limit
     assert ends == ("auto", "auto", 10.0)
     rising = replace(scan, free=[0.4, 0.5, 0.6], chosen=20.0)
@@ -91,6 +91,8 @@ def test_a_record_comes_back_but_for_what_was_allowed(files):
     now = FitOptions.of({**defaults(), "resume": "out"})
     resumed = FitRecord.read(files, now)
     assert resumed.protocol == began.protocol
+    # What repeats the fit is what was asked, not where that placed the model.
+    assert resumed.asked == began.asked == {"place": "auto", "predicted": "auto"}
     assert resumed.findings.scan == scan and resumed.findings.place.as_dict() == placement.as_dict()
     told, then = resumed.options.by_name(), began.options.by_name()
     changed = {name for name in told if told[name] != then[name]}

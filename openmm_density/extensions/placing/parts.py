@@ -331,6 +331,11 @@ def write_placed(
                 body_of[key] = number + int(body)
             number += part.n_bodies
             if single:
+                known = moved.confidence
+                if (
+                    known is not None and known.column is not None
+                ):  # so that it is read as the file that it comes from
+                    moved = replace(moved, b_factors=known.plddt)
                 write_model_cif(path, moved, moved.positions)
                 return body_of
             own = _structure(moved)

@@ -111,6 +111,21 @@ def test_copies_become_chains_of_one_model(folder: Path) -> None:
     assert np.allclose(second, (model.positions - kinds[0].centre) @ turn.T + 90.0, atol=2e-3)
 
 
+def test_a_placed_prediction_is_read_as_its_file_is(tmp_path: Path) -> None:
+    given = read_model(write_prediction(tmp_path / "predicted.pdb"))
+    parts, kinds, _ = rigid_parts([(given, 1)], "auto")
+    path = tmp_path / "placed.cif"
+    write_placed(path, parts, kinds, [[[PlacedBody(0, np.eye(3), kinds[0].centre, 9.0)]]])
+    placed = read_model(path)
+    assert (
+        placed.confidence is not None
+        and given.confidence is not None
+        and placed.confidence.column is not None
+    )
+    assert np.allclose(placed.confidence.column, given.confidence.plddt, atol=0.01)
+    assert np.allclose(placed.b_factors, given.b_factors, rtol=2e-3)
+
+
 def test_copies_keep_what_a_prediction_is_sure_of_and_the_links_of_a_model(
     small_data: Path, tmp_path: Path
 ) -> None:
