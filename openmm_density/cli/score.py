@@ -191,11 +191,11 @@ def run(options: argparse.Namespace) -> int:
 
 def _add_confidence(report: ScoreReport, options: argparse.Namespace) -> None:
     """Add what a prediction is sure of, from the file that names the atoms."""
-    from ..models.structure_suffixes import is_structure_name
     from ..models.structures import read_model
+    from ..models.trajectory_files import is_model
 
-    path = options.topology or options.model
-    if is_structure_name(path):
+    path = Path(options.topology or options.model)
+    if is_model(path):
         report.add_confidence(read_model(path, PREDICTED[options.predicted]))
 
 

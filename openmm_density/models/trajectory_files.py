@@ -70,7 +70,7 @@ def load_trajectory(
         numbers of atoms differ.
     """
     path = Path(path)
-    if _is_model(path):
+    if is_model(path):
         trajectory = _frames_of_model(read_model(path))
         if topology_path is not None:
             topology, _ = _load_topology(Path(topology_path))
@@ -122,7 +122,8 @@ def _suffix(path: Path) -> str:
     return "".join(suffixes[-2:]) if suffixes[-1:] == [".gz"] else "".join(suffixes[-1:])
 
 
-def _is_model(path: Path) -> bool:
+def is_model(path: Path) -> bool:
+    """Return whether a file is a model by its name, or by its content where that is no trajectory's or topology's."""
     is_of_others = _suffix(path) in TRAJECTORY_SUFFIXES + TOPOLOGY_SUFFIXES
     return is_structure_name(path) or (not is_of_others and kind_of(path) in MODELS)
 
@@ -228,7 +229,7 @@ def dcd_frames(path: str | os.PathLike[str], atoms: np.ndarray, most: int) -> tu
 
 def _load_topology(path: Path) -> tuple[mdtraj.Topology, np.ndarray | None]:
     """Return a topology, and the order of its atoms in a trajectory if that differs."""
-    if _is_model(path):
+    if is_model(path):
         model = read_model(path)
         return _as_mdtraj(model.topology), model.ranks
     if _suffix(path) not in TOPOLOGY_SUFFIXES:

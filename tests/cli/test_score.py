@@ -73,10 +73,12 @@ def test_score_shows_the_confidence_of_a_prediction_beside_its_correlation(folde
     arguments = ("score", model, folder / "target.mrc", "--resolution", 5, "--predicted")
     assert run(*arguments, "yes", "--json") == 0
     assert json.loads(capsys.readouterr().out)["residue_plddt"] == pytest.approx(plddt)
-    assert run(*arguments, "yes", "--per-residue") == 0
+    unnamed = model.rename(tmp_path / "model.txt")
+    assert run("score", unnamed, *arguments[2:], "yes", "--per-residue") == 0
     heading, *rows = capsys.readouterr().out.splitlines()[:41]
     assert heading.split() == ["residue", "CC", "pLDDT"]
     assert [float(row.split()[-1]) for row in rows] == pytest.approx(plddt)
+    unnamed.rename(model)
     assert run(*arguments, "no", "--json") == 0
     assert "residue_plddt" not in json.loads(capsys.readouterr().out)
 
