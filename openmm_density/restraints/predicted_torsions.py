@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from openmm import app
 
+from ..base.errors import InputError
 from ..models.chemistry.ramachandran_tables import backbone_torsions
 from ..models.chemistry.torsions import torsion_angles
 from .torsions import BackboneTorsionRestraint
@@ -30,7 +31,12 @@ class PredictedTorsionRestraint(BackboneTorsionRestraint):
     residues : array_like of bool, shape (R,), optional
         Of which residues; all by default.
     force_constant, parameter_name, force_group, periodic
-        As for `openmm_density.restraints.Restraint`, with its errors; k is in kJ/mol/rad².
+        As for `openmm_density.restraints.Restraint`; k is in kJ/mol/rad².
+
+    Raises
+    ------
+    InputError
+        As `openmm_density.restraints.Restraint`, or `residues` are not bool (R,).
     """
 
     name = "torsion"
@@ -53,7 +59,15 @@ class PredictedTorsionRestraint(BackboneTorsionRestraint):
         super().__init__(topology, positions, force_constant, **common)
 
     def _find(self) -> tuple[np.ndarray, np.ndarray]:
-        found = backbone_torsions(self.topology)
-        atoms = found.atoms if self._held is None else found.atoms[np.asarray(self._held)[found.residues]]
+        found, count = backbone_torsions(self.topology), self.topology.getNumResidues()
+        held = np.ones(count, dtype=bool) if self._held is None else np.asarray(self._held)
+        if held.dtype != bool or held.shape != (count,):
+            raise InputError(
+                f"must be true or false for each of {count} residues",
+                argument="residues",
+                found=f"{held.dtype} of shape {held.shape}",
+                remedy="give an array such as plddt >= 70",
+            )
+        atoms = found.atoms[held[found.residues]]
         torsions = np.concatenate([atoms[:, :4], atoms[:, 1:]])
         return torsions, torsion_angles(self.start, torsions)

@@ -256,6 +256,11 @@ def test_errors(kinase: Model) -> None:
         HydrogenBondRestraint(kinase.topology, kinase.positions, "strong")
     with pytest.raises(InputError, match="1655"):
         PeptideRestraint(kinase.topology, kinase.positions).violations(kinase.positions[1:])
+    for wrong in (np.ones(3, dtype=bool), np.ones(kinase.topology.getNumResidues()), "all"):
+        with pytest.raises(
+            InputError, match="residues must be true or false for each of 214 residues, found"
+        ):
+            PredictedTorsionRestraint(kinase.topology, kinase.positions, residues=wrong)
 
 
 def pulled(positions: np.ndarray, torsions: np.ndarray, strength: float) -> openmm.CustomTorsionForce:
