@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import signal
 import time
 from types import SimpleNamespace
@@ -17,6 +18,7 @@ from openmm_density.fitting.dynamics import Dynamics
 from openmm_density.models import read_model
 from openmm_density.report import AFTER_FILES, FILES, FITTED_REFERENCE
 
+from ..conftest import PROJECT
 from ..fitting.changed_steps import blow_up_in, shake_after_steps
 from ..fragments import write_fragment
 from .commands import SMALL, fit, run, started, wait_for
@@ -51,6 +53,15 @@ def test_the_summary_says_that_the_model_moved_into_the_map(fitted, folder):
     assert [doubt for doubt in summary["doubts"] if "Ramachandran" not in doubt] == []
     assert summary["planarity_rms_final"] < 0.02 < summary["planarity_rms_initial"]
     assert summary["planarity_worst_final"] < summary["planarity_worst_initial"]
+
+
+def test_every_key_of_the_summary_is_on_its_page(fitted):
+    page = (PROJECT / "docs" / "reference" / "summary.md").read_text(encoding="utf-8")
+    named = [re.compile(key.replace("*", ".*")) for key in re.findall(r"`([a-z*][a-z_0-9*]*)`", page)]
+    summary = json.loads((fitted / "summary.json").read_text())
+    for key in [*summary, *summary["geometry_final"]]:
+        written = {key, re.sub("_(initial|relaxed|final|reference)$", "_*", key)}
+        assert any(pattern.fullmatch(each) for pattern in named for each in written), key
 
 
 def test_the_log_has_a_row_for_every_report(fitted):
