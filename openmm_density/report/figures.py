@@ -8,7 +8,7 @@ from typing import Any
 
 from ..base.wording import listing
 from ..fitting.agreement import Matched
-from ..fitting.final_strength import BOUND_WORDS, MOST_TIMES
+from ..fitting.final_strength import BOUND_WORDS
 
 GEOMETRY = (
     ("bond RMSD (Å)", "bond_rmsd", ".3f"),
@@ -62,9 +62,10 @@ def pull_in_words(summary: Mapping[str, Any]) -> str:
     if search["limited_by"]:
         spoilt = listing([BOUND_WORDS[name] for name in search["limited_by"]])
         return f"{said}, {final:.1f} at the end: more spoils {spoilt}"
+    halves = summary["half_maps"]
     because = (
         "the half maps support no more"
-        if summary["half_maps"] is not None and search["most"] < MOST_TIMES * full
+        if halves is not None and search["most"] == halves["chosen"]
         else "the geometry stays within its limits"
     )
     return f"{said}, {final:.1f} at the end: {because}"

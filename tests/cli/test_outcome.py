@@ -82,8 +82,8 @@ def test_the_pull_at_the_end_is_told_with_what_set_it():
     assert pull_in_words(summary) == f"{full}, 40.0 at the end: more spoils angles, clashes"
     # The protocol "gentle" ends at a lower strength by itself.
     for halves, most, because in (
-        ({}, 40.0, "the half maps support no more"),
-        ({}, 400.0, "the geometry stays within its limits"),
+        ({"chosen": 40.0}, 40.0, "the half maps support no more"),
+        ({"chosen": 80.0}, 40.0, "the geometry stays within its limits"),
         (None, 40.0, "the geometry stays within its limits"),
     ):
         summary |= {"half_maps": halves, "final_strength_search": found | {"most": most, "limited_by": []}}
