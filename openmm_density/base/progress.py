@@ -276,7 +276,7 @@ class NotebookBar:
 
 def figures_of(row: Any) -> str:
     """Return the figures of a row as a bar shows them."""
-    rmsd = "" if row.ca_rmsd is None else f"  RMSD {row.ca_rmsd:.2f} Å"
+    rmsd = "" if row.ca_rmsd is None else f", RMSD {row.ca_rmsd:.2f} Å"
     return f"CC {row.cc:.3f}{rmsd}"
 
 
@@ -327,10 +327,10 @@ class Clock:
 
 
 def _memory() -> str:
-    """Return the memory that the process holds, as in ``4.1 GB``; nothing where the system does not tell."""
+    """Return the memory that the process holds, as in ``4.1 GB of memory``; nothing where the system does not tell."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
-        return f"{pages * os.sysconf('SC_PAGE_SIZE') / 1e9:.1f} GB"
+        return f"{pages * os.sysconf('SC_PAGE_SIZE') / 1e9:.1f} GB of memory"
     except (OSError, AttributeError, ValueError, IndexError):
         return ""
 

@@ -124,7 +124,7 @@ def _what_is_left(protocol: Protocol, result: FitResult) -> str:
     pulled = max((each["strength"] for each in started), default=0.0) / (result.strength or 1.0)
     done = planned[: len(started) - unfinished]
     cools = [stage.temperature[1] < stage.temperature[0] for stage in (planned[-1], *done)]
-    cooled = ", so that it is not annealed" if cools[0] and not any(cools[1:]) else ""
+    cooled = ", so it is not annealed" if cools[0] and not any(cools[1:]) else ""
     return (
         f"{where}, in stage {len(started)} of {len(planned)} ({stage.name}): the model is between its start and a fit. The "
         f"density had pulled with up to {pulled:.0%} of its full strength; {listing(left)} {'has' if len(left) == 1 else 'have'} "

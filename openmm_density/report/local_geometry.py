@@ -40,8 +40,8 @@ _SENTENCES = {
 """Of each kind the kind of doubt, and what is wrong."""
 _REMEDIES = {
     "contact": "correct the model there, or name the bond in its file (LINK, CONECT, _struct_conn)",
-    "apart": "name a bond in the file (LINK, CONECT, _struct_conn) if there is one; without, they overlapped at the start, and "
-    "this is right",
+    "apart": "this is right where the start overlapped, as placed domains may; if there is a bond, name it in the file (LINK, "
+    "CONECT, _struct_conn)",
     "element": "correct their names or elements in the file",
     "molecule": "check whether the map shows them there",
     "metal": "look at the model there, and whether its file names the right bonds (LINK, CONECT, _struct_conn)",

@@ -50,7 +50,7 @@ def test_in_a_notebook_a_bar_is_shown_by_default_and_stays_at_the_end(notebook, 
         "50/100",
         "50/100",
     ]
-    assert 'value="50" max="100"' in notebook[-1] and "CC 0.812  RMSD 1.50 Å" in notebook[-1]
+    assert 'value="50" max="100"' in notebook[-1] and "CC 0.812, RMSD 1.50 Å" in notebook[-1]
     assert "&lt;1 of 2&gt;" in notebook[-1] and notebook[-1].count("<") == 4
 
 
@@ -118,8 +118,8 @@ def test_after_a_minute_a_pipe_gets_a_line_for_each_stage_and_each_minute(monkey
     assert capsys.readouterr().err == ""
     said = [each.split(" ", 1)[1].split(",")[0] for each in told]
     assert said[:2] == ["preparation"] * 2 and said[-3:] == ["draw", "register: A 1-2 (0 of 9)", "scoring"]
-    assert "step 40/100, CC 0.812  RMSD 1.50 Å" in told[-3] and "step 80/100" in told[-2]
-    assert not sys.platform.startswith("linux") or all(each.endswith(" GB") for each in told)
+    assert "step 40/100, CC 0.812, RMSD 1.50 Å" in told[-3] and "step 80/100" in told[-2]
+    assert not sys.platform.startswith("linux") or all(each.endswith(" GB of memory") for each in told)
 
 
 def test_the_shell_of_ipython_is_no_notebook(notebook, monkeypatch):

@@ -84,5 +84,5 @@ def test_a_contact_that_is_no_bond_is_doubted_and_not_written(small_data: Path, 
     worse = worse_of_models(model, replace(model, positions=final), PlaneSet(()))
     (doubt,) = worse_doubts(each.as_dict() for each in worse)
     assert "A LIG 501 C3 - A LIG 502 C1 (1.53 to 2.42 Å, bonds are up to 1.66)" in doubt.sentence
-    assert "moved apart" in doubt.sentence and "if there is one" in doubt.sentence
+    assert "moved apart" in doubt.sentence and "if there is a bond" in doubt.sentence
     assert [place.members for place in doubt.places] == [("A LIG 501 C3", "A LIG 502 C1")]

@@ -167,7 +167,7 @@ def test_what_was_bad_in_the_start_is_told_and_rings_that_stay_pierced_are_doubt
         (
             [("draw", 20, 6.0, False)],
             "at step 20 of 100, in stage 1 of 3 (draw): the model is between its start and a fit. The density had pulled with "
-            "up to 20% of its full strength; the rest of draw, hold, anneal have not happened yet, so that it is not annealed. ",
+            "up to 20% of its full strength; the rest of draw, hold, anneal have not happened yet, so it is not annealed. ",
         ),
         (
             [("draw", 40, 15.0, False), ("hold", 10, 30.0, True)],
