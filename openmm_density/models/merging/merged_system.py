@@ -90,7 +90,7 @@ def merge_systems(
     displacements = vectors(displacements, "displacements", remedy)
     if not np.isfinite(displacements).all():
         raise InputError("must be finite", argument="displacements", remedy=remedy)
-    if len(systems) != len(displacements):
+    if not len(systems) or len(systems) != len(displacements):
         raise InputError(
             "must be one for each System",
             argument="displacements",

@@ -184,6 +184,8 @@ def test_what_cannot_be_merged_is_refused(parts):
     )
     with pytest.raises(InputError, match="one for each System"):
         merge_systems([parts[0].system], apart)
+    with pytest.raises(InputError, match="one for each System, found 0 for 0"):
+        merge_systems([], apart[:0])
     for wrong in ([0, 5, 0, 1, 1, 1], "apart", None, [[0, 0, 0], [0, 1]]):
         with pytest.raises(InputError, match=r"displacements must be numbers of shape \(N, 3\), found"):
             merge_systems([part.system for part in parts], wrong)
