@@ -57,6 +57,11 @@ class PredictedTorsionRestraint(BackboneTorsionRestraint):
     ) -> None:
         self._held = residues
         super().__init__(topology, positions, force_constant, **common)
+        if self.n_terms:
+            self.notes.append(
+                f"φ and ψ of {self.n_terms // 2} residues of which the prediction is sure were held where it has them unless the "
+                "density turned them far: that is no fault, and `torsion` of `restraints_violated` in summary.json lists these."
+            )
 
     def _find(self) -> tuple[np.ndarray, np.ndarray]:
         found, count = backbone_torsions(self.topology), self.topology.getNumResidues()
