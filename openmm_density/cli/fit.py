@@ -311,7 +311,9 @@ def _carried_out(record: FitRecord, fit: FlexibleFit, folder: OutputFolder, disp
         command = command_line(record.options.by_name() | record.asked, defaults(), str(folder.path))
         # What was placed is kept in the folder.
         model = str(folder.path / Path(files.model).name) if files.parts else files.model
-        summary = folder.write(fit, result, model, files.map, record.findings.scan, command)
+        summary = folder.write(
+            fit, result, model, files.map, record.findings.scan, command, given=files.parts or ()
+        )
         display.stop()
         print_outcome(summary, folder.path)
     return result

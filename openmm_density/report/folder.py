@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -100,12 +100,13 @@ class OutputFolder:
         scan: StrengthScan | None = None,
         command: str | None = None,
         crystal: Callable[[], Any] | None = None,
+        given: Sequence[str] = (),
     ) -> dict[str, Any]:
         """Write everything, and return the summary; the saved states of a fit that is complete are removed.
 
         `model_path`, `map_path` as the user gave them; `scan`: what half maps said about the strength; `command`: what a user
-        types to repeat the fit; `crystal` is called when the models are written: what measured amplitudes say of them. A fit
-        that was interrupted, whose process may soon be ended, has no picture.
+        types to repeat the fit; `crystal` is called when the models are written: what measured amplitudes say of them; `given`:
+        what the model was placed from. A fit that was interrupted, whose process may soon be ended, has no picture.
         """
         fit.stopwatch.begin("writing")
         begin_reports(fit, result)
@@ -122,7 +123,10 @@ class OutputFolder:
             drawn = (
                 None if result.interrupted else begin_overview(self.path, fit, simulated, simulated_agreement)
             )
-            summary = kept_and_simulated(fit, result, simulated_agreement) | {"command": command}
+            summary = kept_and_simulated(fit, result, simulated_agreement) | {
+                "command": command,
+                "given": list(given) or [model_path],
+            }
             summary |= summarize(
                 fit, result, agreement, model_path, map_path, scan, limit, self._spellings, geometry
             )

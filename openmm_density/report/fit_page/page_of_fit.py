@@ -61,7 +61,7 @@ def fit_page(contents: FitContents) -> Page:
     whole = summary.get("map_mean"), summary.get("map_sd")
     surfaces = surfaces_of(contents.density_map, contents.models, summary["resolution"], *whole)
     return Page(
-        f"{Path(summary['model']).name} in {Path(summary['map']).name}",
+        f"{', '.join(Path(path).name for path in summary.get('given', [summary['model']]))} in {Path(summary['map']).name}",
         f"Fitted by openmm-density at {summary['resolution']:.4g} Å, {counted(summary['n_fitted_atoms'], 'atom')} of "
         f"{counted(len(residues), 'residue')} into the density",
         _verdict(summary, doubts),
