@@ -19,7 +19,7 @@ PREDICTED_TORSION_FORCE_CONSTANT = 200.0
 class PredictedTorsionRestraint(BackboneTorsionRestraint):
     """Hold φ and ψ where they are in the start, and release those that the density turns far.
 
-    E = k w² [1 - exp(-x²/2w²)], x = max(0, |φ - φ₀| - 10°), w = 30°, k the Context parameter. A torsion counts as violated
+    E = k w² [1 - exp(-x²/2w²)], x = max(0, abs(φ - φ₀) - 10°), w = 30°, k the Context parameter. A torsion counts as violated
     from 40° off.
 
     Parameters
