@@ -218,7 +218,7 @@ def test_a_model_that_pdb_cannot_hold_comes_back_as_mmcif(fitted, tmp_path):
     records = tuple(replace(record, chain="Long") for record in model.records)
     prepared = replace(result.prepared, model=replace(model, records=records))
     folder = OutputFolder(tmp_path / "out")
-    folder.write(fit, result, "model", "map")
+    assert folder.write(fit, result, "model", "map")["given"] == ["model"]
     found = folder.write(fit, replace(result, prepared=prepared), "model", "map")
     assert not (folder.path / "fitted.pdb").exists()
     again = read_model(folder.path / "fitted_input.cif")
@@ -233,7 +233,8 @@ def test_a_model_that_pdb_cannot_hold_comes_back_as_mmcif(fitted, tmp_path):
 def test_a_model_outside_the_map_has_results_all_the_same(fitted, tmp_path):
     fit, result = fitted
     away = replace(result, final=result.final + 300.0)
-    found = OutputFolder(tmp_path / "out").write(fit, away, "model", "map")
+    found = OutputFolder(tmp_path / "out").write(fit, away, "placed.cif", "map", given=["a.pdb:2", "b.pdb"])
+    assert found["model"] == "placed.cif" and found["given"] == ["a.pdb:2", "b.pdb"]
     assert found["q_score_final"] is found["fsc_final"] is None
     assert found["residues"][0]["correlation_final"] is None
     assert any("outside the map" in doubt for doubt in found["doubts"])

@@ -243,7 +243,7 @@ def test_names_are_shown_as_text(browser, folder, tmp_path):
     contents = read_contents(folder)
     summary = {
         **contents.summary,
-        "model": f"{wild}.pdb",
+        "given": [f"{wild}.pdb"],
         "map": "map&lt;.mrc",
         "notes": [wild],
         "protocol": wild,
