@@ -112,6 +112,37 @@ def step(figures: Figures) -> str:
     return f"{about}{table(('forces', 'fastest step, µs', 'median, µs', 'added'), rows)}"
 
 
+def sizes(figures: Figures) -> str:
+    """Return the set-up, steps and memory of models of many sizes; what was not measured is left empty."""
+    rows = []
+    for row in figures["rows"]:
+        seconds, ms = row["seconds"], row["ms"]
+        rows.append(
+            (
+                thousands(row["atoms"]),
+                *(
+                    f"{seconds[part]:.2g} s" if part in seconds else ""
+                    for part in ("reading", "preparation", "Context")
+                ),
+                *(
+                    f"{ms[what] / 10:.2g} ms" if what in ms else ""
+                    for what in ("10 steps", "10 steps with density alone")
+                ),
+                f"{row['megabytes'] / 1000:.1f} GB",
+            )
+        )
+    head = (
+        "non-hydrogen atoms",
+        "read",
+        "prepared",
+        "Context",
+        "a step",
+        "with the density alone",
+        "the most memory",
+    )
+    return table(head, rows)
+
+
 def density_cpu(figures: Figures) -> str:
     """Return the times of the density's kernels on the CPU beside those of other programs."""
     parts = [f"With {figures['threads']} threads where none are named.\n"]
@@ -214,6 +245,7 @@ TABLES: dict[str, Callable[[Figures], str]] = {
         what="atoms, pairs",
         label=atoms_and_pairs,
     ),
+    "sizes_gpu.json": sizes,
     "step_cpu.json": step,
     "step_gpu.json": step,
 }
