@@ -114,23 +114,16 @@ def step(figures: Figures) -> str:
 
 def sizes(figures: Figures) -> str:
     """Return the set-up, steps and memory of models of many sizes; what was not measured is left empty."""
-    rows = []
-    for row in figures["rows"]:
-        seconds, ms = row["seconds"], row["ms"]
-        rows.append(
-            (
-                thousands(row["atoms"]),
-                *(
-                    f"{seconds[part]:.2g} s" if part in seconds else ""
-                    for part in ("reading", "preparation", "Context")
-                ),
-                *(
-                    f"{ms[what] / 10:.2g} ms" if what in ms else ""
-                    for what in ("10 steps", "10 steps with density alone")
-                ),
-                f"{row['megabytes'] / 1000:.1f} GB",
-            )
+    parts = [("seconds", part, 1, "s") for part in ("reading", "preparation", "Context")]
+    parts += [("ms", part, 10, "ms") for part in ("10 steps", "10 steps with density alone")]
+    rows = [
+        (
+            thousands(row["atoms"]),
+            *(f"{row[of][part] / by:.2g} {unit}" if part in row[of] else "" for of, part, by, unit in parts),
+            f"{row['megabytes'] / 1000:.1f} GB",
         )
+        for row in figures["rows"]
+    ]
     head = (
         "non-hydrogen atoms",
         "read",

@@ -10,6 +10,7 @@ from .libraries import library
 from .loading import (
     entry_points,
     error_text,
+    kernel_serves,
     kernels_serve,
     load,
     load_ahead,
@@ -26,6 +27,7 @@ __all__ = [
     "Status",
     "entry_points",
     "error_text",
+    "kernel_serves",
     "kernels_serve",
     "library",
     "load",

@@ -130,6 +130,16 @@ def kernels_serve(folders: Sequence[str]) -> bool:
         return all(list(pool.map(serves, folders)))
 
 
+def kernel_serves(folder: str, otherwise: str) -> bool:
+    """Return whether the kernel of a folder is available; where it is not, warn once per process of what happens `otherwise`."""
+    try:
+        entry_points(folder)
+    except BuildError as error:
+        warn_once(folder, f"{otherwise}: {error}. `openmm-density doctor` shows what is amiss")
+        return False
+    return True
+
+
 def outcome_of(folder: str) -> Outcome | None:
     """Return how loading a folder's library ended; None where this process has not tried."""
     return _outcomes.get(folder)

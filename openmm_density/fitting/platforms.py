@@ -57,16 +57,8 @@ def make_context(
 def _nonbonded_of(platform: openmm.Platform) -> AbstractContextManager[None]:
     if platform.getName() != "CPU" or backend_problem("NativeForce") is not None:
         return nullcontext()
-    try:
-        compilation.entry_points("pairs")
-    except compilation.BuildError as error:
-        compilation.warn_once(
-            "no nonbonded forces",
-            f"OpenMM computes nonbonded forces, and steps take up to 1.7 times as long: {error}. "
-            "`openmm-density doctor` shows what is amiss",
-        )
-        return nullcontext()
-    return own_nonbonded()
+    otherwise = "OpenMM computes nonbonded forces, and steps take up to 1.7 times as long"
+    return own_nonbonded() if compilation.kernel_serves("pairs", otherwise) else nullcontext()
 
 
 def load_gpu_code(name: str) -> threading.Thread | None:

@@ -31,9 +31,8 @@ class NucleicAcidReport:
     suite_outliers: list[str]
     mean_suiteness: float
     base_pairs: list[str]  # As in ``A G 1 - A C 72 (cWW)``, with the family of Leontis and Westhof
-    bonded: frozenset[
-        str
-    ]  # Complementary bases with all hydrogen bonds, however tilted, as in ``A G 1 - A C 72``
+    # Complementary bases with all hydrogen bonds, however tilted, as in ``A G 1 - A C 72``
+    bonded: frozenset[str]
     has_nucleotides: bool  # Of nucleic acids, not as ADP
 
     def as_dict(self) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from openmm import unit
 
-from openmm_density.kernels.compilation import BuildError, entry_points, warn_once
+from openmm_density.kernels import compilation
 from openmm_density.kernels.local_dynamics import LocalDynamics, LocalTerms
 
 from ...fitting.stability import ATOM_TIMES_TOO_HOT, FARTHEST, Unstable, hottest_bearable
@@ -23,16 +23,8 @@ def kernel_serves() -> bool:
 
     A fit finds it out once, for all its processes: what computes a trial does not depend on which of them does it.
     """
-    try:
-        entry_points("local_dynamics")
-    except BuildError as error:
-        warn_once(
-            "no local dynamics",
-            f"searches of stretches and side chains go on in OpenMM, about seven times slower: {error}. "
-            "`openmm-density doctor` shows what is amiss",
-        )
-        return False
-    return True
+    otherwise = "searches of stretches and side chains go on in OpenMM, about seven times slower"
+    return compilation.kernel_serves("local_dynamics", otherwise)
 
 
 class CompiledDynamics:

@@ -8,7 +8,6 @@ import openmm
 import pytest
 
 from openmm_density import DensityFit, DensityMap
-from openmm_density.extensions.rebuilding import compiled_dynamics
 from openmm_density.extensions.rebuilding.bonded_terms import BondedTerms
 from openmm_density.extensions.rebuilding.compiled_dynamics import CompiledDynamics, kernel_serves
 from openmm_density.extensions.rebuilding.density_model import DensityModel
@@ -16,7 +15,7 @@ from openmm_density.extensions.rebuilding.local_system import LocalContext, Loca
 from openmm_density.extensions.rebuilding.molecule import Molecule
 from openmm_density.extensions.rebuilding.stretch_trial import TrialPlace, TrialTools
 from openmm_density.fitting.stability import Unstable
-from openmm_density.kernels.compilation import BuildError
+from openmm_density.kernels.compilation import BuildError, loading
 from openmm_density.kernels.local_dynamics import LocalDynamics
 from openmm_density.models.chemistry.contacts import BONDS_APART
 from openmm_density.models.chemistry.elements import is_hydrogen
@@ -94,7 +93,7 @@ def test_openmm_serves_where_the_kernel_cannot(
         raise BuildError("no compiler")
 
     assert kernel_serves()
-    monkeypatch.setattr(compiled_dynamics, "entry_points", missing)
+    monkeypatch.setattr(loading, "entry_points", missing)
     with pytest.warns(RuntimeWarning, match="go on in OpenMM, about seven times slower: no compiler"):
         assert not kernel_serves()
     tools = TrialTools(bonded, molecule, density, None, None, compiled=False)
