@@ -29,7 +29,11 @@ from ..models.chemistry.torsions import torsion_angles
 from .restraint import Restraint, Violation
 
 RAMACHANDRAN_FORCE_CONSTANT = 200.0
-"""kJ/mol/rad²: a residue 10° outside the favoured regions costs 3 kJ/mol, one 40° outside 49 kJ/mol."""
+"""kJ/mol/rad²: a residue at the edge of a favoured region costs 0.8 kJ/mol, one 10° outside 7 kJ/mol, one 40° outside 62
+kJ/mol."""
+MARGIN = 5.0
+"""Degrees within a favoured region up to which a residue is pulled: one that is let go at the edge comes to rest just
+outside."""
 TABLES_MISSING = (
     "the backbone is not held in favoured regions, because the tables of pyrama were not found or not readable; to have them: "
     "pip install pyrama"
@@ -45,10 +49,11 @@ _BORDER = 4
 class RamachandranRestraint(Restraint):
     """Pull φ and ψ of every residue to the nearest favoured region of its Ramachandran plot.
 
-    E = ½ k d², with d the distance in the plane of φ and ψ to the nearest favoured point, and k the Context parameter: no
-    force within the regions, which hold 98% of well-ordered residues, so that the density chooses among them. The
-    plots are those of glycine, proline, residues before proline, and all others (Lovell et al., Proteins 50, 437 (2003)); for
-    D-amino acids they are turned by 180°. A residue counts as violated where it is an outlier: beyond the allowed region too.
+    E = ½ k d², with d the distance in the plane of φ and ψ to what lies 5° within a favoured region, and k the Context
+    parameter: no force farther within the regions, which hold 98% of well-ordered residues, so that the density chooses among
+    them. The plots are those of glycine, proline, residues before proline, and all others (Lovell et al., Proteins 50, 437
+    (2003)); for D-amino acids they are turned by 180°. A residue counts as violated where it is an outlier: beyond the allowed
+    region too.
 
     A model that was fitted with it cannot be validated by its Ramachandran plot: few outliers are then no sign of a good fit.
 
@@ -208,19 +213,24 @@ class RamachandranRestraint(Restraint):
 
 @lru_cache(maxsize=len(ALLOWED))
 def _distances(plot: str) -> np.ndarray:
-    """Return the distance in degrees from the centre of each cell to that of the nearest favoured one."""
+    """Return how far outside the favoured regions the centre of each cell is, in degrees; less than 0 within."""
     favoured = ramachandran_tables()[plot] >= FAVOURED
     n = len(favoured)
-    around = ndimage.distance_transform_edt(~np.tile(favoured, (3, 3)), sampling=CELL)
-    return around[n : 2 * n, n : 2 * n]
+    outside, within = (
+        ndimage.distance_transform_edt(np.tile(cells, (3, 3)), sampling=CELL)[n : 2 * n, n : 2 * n]
+        for cells in (~favoured, favoured)
+    )
+    # Between the centres of cells on both sides of the edge.
+    return outside - np.maximum(within - CELL, 0.0)
 
 
 @lru_cache(maxsize=len(ALLOWED))
 def _squares(plot: str) -> np.ndarray:
     """Return d² in rad² every `_STEP`, by φ and ψ, each from -180°."""
+    beyond = np.radians(np.maximum(_distances(plot) + MARGIN, 0.0))
     degrees = np.arange(round(360.0 / _STEP)) * _STEP - 180.0
     cells = (np.stack(np.meshgrid(degrees, degrees, indexing="ij")) + 180.0) / CELL - 0.5
-    return ndimage.map_coordinates(np.radians(_distances(plot)) ** 2, cells, order=1, mode="grid-wrap")
+    return ndimage.map_coordinates(beyond**2, cells, order=1, mode="grid-wrap")
 
 
 @lru_cache(maxsize=1)

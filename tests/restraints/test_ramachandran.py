@@ -15,6 +15,7 @@ from scipy.spatial import cKDTree
 from openmm_density.energies.forces import backend_problem
 from openmm_density.models import Model, read_model
 from openmm_density.restraints import RamachandranRestraint
+from openmm_density.restraints.ramachandran import MARGIN
 from openmm_density.validation.geometry import ramachandran
 
 from ..small_models import shaken
@@ -36,12 +37,12 @@ def built(native: Model) -> Model:
 
 
 @lru_cache
-def favoured_places(plot: str) -> cKDTree:
-    """Read the favoured places of a table's lines, and of the plot's eight neighbours, in degrees."""
+def places(plot: str, favoured: bool) -> cKDTree:
+    """Read the favoured places of a table's lines, or the others, and of the plot's eight neighbours, in degrees."""
     folder = Path(importlib.metadata.distribution("pyrama").locate_file("pyrama/data"))
     rows = np.loadtxt(folder / f"pref_{plot}.data")
-    favoured = rows[rows[:, 2] >= 0.02, :2]
-    images = np.concatenate([favoured + 360.0 * np.array([i, j]) for i in (-1, 0, 1) for j in (-1, 0, 1)])
+    chosen = rows[(rows[:, 2] >= 0.02) == favoured, :2]
+    images = np.concatenate([chosen + 360.0 * np.array([i, j]) for i in (-1, 0, 1) for j in (-1, 0, 1)])
     return cKDTree(images)
 
 
@@ -72,11 +73,12 @@ def test_energy_is_that_of_the_distance_to_what_is_favoured(built: Model) -> Non
             residue.name, "preproline" if behind.name == "PRO" else "general"
         )
         phi, psi = (np.degrees(angle[k]) for angle in restraint.angles(built.positions))
-        # The spline has a value every 5°, and distances are between cells of 2°.
-        apart = favoured_places(plot).query([phi, psi])[0]
-        low, high = max(apart - 2.5, 0.0), apart + 2.5
+        outside, within = (places(plot, favoured).query([phi, psi])[0] for favoured in (True, False))
+        # What is held lies 5° within. The spline has a value every 5°, and distances are between cells of 2°.
+        apart = MARGIN + (outside if outside > within else 2.0 - within)
+        low, high = (max(apart + off, 0.0) for off in (-2.5, 2.5))
         assert 150 * np.radians(low) ** 2 - 0.2 <= energy <= 150 * np.radians(high) ** 2 + 0.2
-        seen.add((plot, apart > 5))
+        seen.add((plot, outside > 5))
     assert {(plot, False) for plot in ("general", "glycine", "proline", "preproline")} <= seen
     assert ("general", True) in seen
 
