@@ -65,10 +65,9 @@ class KeptContexts:
     """Make Contexts, and take those that are not in use any more.
 
     On Reference, and on CPU with one thread, each is made anew: what OpenMM keeps in it, as noise and the history of neighbour
-    lists, would make a resumed fit differ from the uninterrupted one. Elsewhere these are not alike to the last bit anyway. On
-    a CPU OpenMM inverts the matrix of all constraints for each, in a time that grows with the square of their number: half a
-    minute for 80 000. Of a System whose turn is over there none is kept, nor of a large one anywhere, as each takes memory for
-    all its terms. `platform` with its properties.
+    lists, would make a resumed fit differ from the uninterrupted one. Elsewhere these are not alike to the last bit anyway. Of a
+    System whose turn is over none is kept on a CPU, nor of a large one anywhere, as each takes memory for all its terms.
+    `platform` with its properties.
     """
 
     def __init__(self, platform: tuple[openmm.Platform, dict[str, str]]) -> None:

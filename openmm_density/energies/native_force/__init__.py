@@ -8,19 +8,28 @@ with ``cuda.cpp``, its part for CUDA, which says how that works, ``rebuilt_graph
 ``joint_launch.h`` the launch of all graphs of a Context. In Python, ``forms`` are energies as data, ``computation`` is an
 energy by torch, ``recording`` says what is launched, ``exchange`` how positions and forces pass on a GPU, ``slots`` what
 Python and C++ pass each other, ``compiled`` how the C++ is built, ``force`` what Python sees and what the C++ calls, and
-``process`` what no library tells.
+``process`` what no library tells. ``cpu_platform`` has parts of OpenMM's CPU platform replaced, by ``nonbonded.h`` and
+``constraints.h``.
 """
 
 from openmm_density.kernels.compilation import BuildError
 
 from .computation import Computation
-from .force import CudaGraphForce, NativeForce, load_force, load_force_ahead, make_force, own_nonbonded
+from .cpu_platform import context_with_own_constraints, own_nonbonded
+from .force import (
+    CudaGraphForce,
+    NativeForce,
+    load_force,
+    load_force_ahead,
+    make_force,
+)
 
 __all__ = [
     "BuildError",
     "Computation",
     "CudaGraphForce",
     "NativeForce",
+    "context_with_own_constraints",
     "load_force",
     "load_force_ahead",
     "make_force",

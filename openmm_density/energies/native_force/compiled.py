@@ -45,6 +45,7 @@ def force_source() -> compilation.Source:
     """Return the C++ of the force, with what it is compiled with."""
     interfaces = sorted(compilation.KERNELS.glob("*/interface.h"))
     names = (
+        "constraints.h",
         "energies.h",
         "energy.h",
         "form.h",

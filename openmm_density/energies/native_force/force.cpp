@@ -29,6 +29,7 @@
 #include "openmm/reference/ReferencePlatform.h"
 #include "openmm/serialization/SerializationNode.h"
 #include "openmm/serialization/SerializationProxy.h"
+#include "constraints.h"
 #include "energies.h"
 #include "nonbonded.h"
 #include "openmm_force.h"
@@ -400,6 +401,17 @@ void openmm_density_delete_energy(void* energy) {
 void* openmm_density_use_nonbonded(void* kernel) {
     NonbondedFactory::join(Platform::getPlatformByName("CPU"));
     return reinterpret_cast<void*>(std::exchange(nonbonded_kernel, reinterpret_cast<NonbondedKernel*>(kernel)));
+}
+
+// Take from a System the constraints that ours solves, until a Context of it is made; what they were is the caller's.
+void* openmm_density_release_constraints(System* system) {
+    return new ReleasedConstraints(*system);
+}
+
+// Give them back to it, and to a Context of the CPU platform that was made of it meanwhile, which may be null.
+void openmm_density_restore_constraints(void* released, const Context* context) {
+    const std::unique_ptr<ReleasedConstraints> owned(reinterpret_cast<ReleasedConstraints*>(released));
+    owned->restore(context);
 }
 
 // What a force is called if it is one of these; else an empty text.

@@ -10,8 +10,8 @@ import os
 import signal
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,6 @@ import torch
 from openmm_density.kernels import compilation
 
 from ...base.errors import DeveloperWarning
-from ...base.plugins import platform_names
 from ...base.units import takes_units
 from . import forms
 from .compiled import compiled_cuda_part, compiled_force
@@ -62,6 +61,8 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "new_energy": (_Pointer, _Pointer, _Integer, _Text, _Integer),
     "delete_energy": (None, _Pointer),
     "use_nonbonded": (_Pointer, _Pointer),
+    "release_constraints": (_Pointer, _Pointer),
+    "restore_constraints": (None, _Pointer, _Pointer),
     "kind_of": (_Text, _Pointer),
     "computation_of": (_Long, _Pointer),
     "has_energy": (_Integer, _Pointer),
@@ -97,32 +98,6 @@ def load_force_ahead() -> None:
             load_force()
 
     threading.Thread(target=load_quietly, name="load the force", daemon=True).start()
-
-
-@contextmanager
-def own_nonbonded() -> Iterator[None]:
-    """Have Contexts of the CPU platform that this thread makes meanwhile evaluate `NonbondedForce` by our kernel.
-
-    It is used where the force has a cut-off, and neither a box, a switching function nor offsets of parameters. Otherwise, and
-    for other forces and platforms, nothing changes. A Context that is reinitialized later evaluates as OpenMM does.
-
-    Raises
-    ------
-    BuildError
-        If the kernel or the force cannot be compiled or loaded.
-    OSError
-        If they cannot be stored.
-    """
-    if "CPU" not in platform_names():
-        yield
-        return
-    kernel = compilation.entry_points("pairs").openmm_density_nonbonded
-    use = load_force().openmm_density_use_nonbonded
-    before = use(ctypes.cast(kernel, _Pointer))
-    try:
-        yield
-    finally:
-        use(before)
 
 
 def _renew_lock() -> None:

@@ -1,0 +1,72 @@
+"""Parts of OpenMM's CPU platform that ours take the place of, in Contexts for which they are asked."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import openmm
+
+from openmm_density.kernels import compilation
+
+from ...base.plugins import platform_names
+from .force import load_force
+
+
+@contextmanager
+def own_nonbonded() -> Iterator[None]:
+    """Have Contexts of the CPU platform that this thread makes meanwhile evaluate `NonbondedForce` by our kernel.
+
+    It is used where the force has a cut-off, and neither a box, a switching function nor offsets of parameters. Otherwise, and
+    for other forces and platforms, nothing changes. A Context that is reinitialized later evaluates as OpenMM does.
+
+    Raises
+    ------
+    BuildError
+        If the kernel or the force cannot be compiled or loaded.
+    OSError
+        If they cannot be stored.
+    """
+    if "CPU" not in platform_names():
+        yield
+        return
+    kernel = compilation.entry_points("pairs").openmm_density_nonbonded
+    use = load_force().openmm_density_use_nonbonded
+    before = use(ctypes.cast(kernel, ctypes.c_void_p))
+    try:
+        yield
+    finally:
+        use(before)
+
+
+def context_with_own_constraints(
+    system: openmm.System,
+    integrator: openmm.Integrator,
+    platform: openmm.Platform,
+    properties: Mapping[str, str],
+) -> openmm.Context:
+    """Build a Context of the CPU platform in which our solver constrains bonds to hydrogens.
+
+    OpenMM's takes for each Context a time that grows with the square of the number of constraints, half a minute for 80 000.
+    Water stays OpenMM's. A Context that is reinitialized later is constrained as OpenMM does.
+
+    Parameters
+    ----------
+    system : openmm.System
+        It has the same constraints before and after.
+    integrator, platform, properties
+        As for ``openmm.Context``.
+
+    Raises
+    ------
+    BuildError, OSError
+        As `load_force`.
+    """
+    library, context = load_force(), None
+    released = library.openmm_density_release_constraints(int(system.this))
+    try:
+        context = openmm.Context(system, integrator, platform, properties)
+    finally:
+        library.openmm_density_restore_constraints(released, None if context is None else int(context.this))
+    return context
