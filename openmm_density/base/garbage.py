@@ -18,13 +18,19 @@ def collect_rarely() -> None:
 
 @contextmanager
 def without_collection() -> Iterator[None]:
-    """Switch the collector off for a while; it is on again afterwards if it was before."""
+    """Switch the collector off for a while; it is on again afterwards if it was before.
+
+    It then takes for old what was made meanwhile: else it would scan all of that at once, seconds for millions of objects.
+    """
     collects = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         if collects:
+            if not gc.get_freeze_count():  # what others froze would be thawed
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()
 
 

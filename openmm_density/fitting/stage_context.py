@@ -110,11 +110,14 @@ class StageContext:
         ]
         dynamics.warm(self.context, kelvin, dynamics.seed(state), relax, stop=stop, **how)
 
-    def settle(self, state: RunState, stop: StopRequest) -> None:
-        """Bring the Context to rest after the last segment blew up, and begin again with small steps."""
+    def settle(self, state: RunState, stop: StopRequest, halts: int | None = None) -> None:
+        """Bring the Context to rest, in so many halts, or with more care after a blow-up; begin again with small steps."""
         part = min((state.stage_step + 0.5) / max(self.stage.steps, 1), 1.0)
         self.set_scale(state, self.stage.scale_at(part))
-        self._engine.minimizer.settle(self.context, WARM_UP_MINIMIZATION, stop)
+        if halts is None:
+            self._engine.minimizer.settle(self.context, WARM_UP_MINIMIZATION, stop)
+        else:
+            self.come_to_rest(halts, stop)
         self.warm(state, self.stage.temperature_at(part), stop)
 
     def outcome(self, state: RunState, converged: bool) -> dict[str, Any]:

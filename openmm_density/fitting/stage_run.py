@@ -17,7 +17,7 @@ from ..energies.calibration import STRENGTH_BOUNDS
 from .checkpoints import RunFolder, Trajectory, cut_trajectory
 from .convergence import Plateau
 from .engine import FitParts
-from .final_trials import FinalTrials
+from .final_trials import HALTS_BEFORE, FinalTrials
 from .fit_result import Progress, Row
 from .interrupts import StopRequest
 from .ligand_watch import LOOK_INTERVAL
@@ -195,7 +195,8 @@ class StageRun:
         # Where the geometry becomes stiff all at once, what it is strained by would be heat.
         stiffened = running.stage.final and state.stage_step == 0 and not watch.stop.requested
         if state.rolled_back or stiffened:
-            running.settle(state, watch.stop)
+            # As trials of the final strength do: a GPU that minimises where there are constraints may go on on the CPU.
+            running.settle(state, watch.stop, None if state.rolled_back else HALTS_BEFORE)
             state.rolled_back = False
         if state.stage_step == 0 and not watch.stop.requested:
             for extension in self._extensions:

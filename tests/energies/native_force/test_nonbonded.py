@@ -232,7 +232,9 @@ def evaluates_by_ours(context):
 
 
 def test_a_machine_without_the_cpu_platform_makes_its_contexts(monkeypatch):
-    monkeypatch.setattr("openmm_density.energies.native_force.cpu_platform.platform_names", lambda: ["Reference"])
+    monkeypatch.setattr(
+        "openmm_density.energies.native_force.cpu_platform.platform_names", lambda: ["Reference"]
+    )
     with own_nonbonded():
         context_of(system_of(4, of_argon(4)), scattered(4))
 
