@@ -1,8 +1,9 @@
 """Write the package's table of ideal geometry, ``standard.cif``, from a CCP4 monomer library.
 
-Run it with ``python monomer_table.py FOLDER SOURCE OUTPUT``. FOLDER is the library; SOURCE says where it comes from.
-Of amino acids, nucleotides, caps, ends and links the table has names of atoms, elements, orders of bonds, ideal values
-and their σ, and nothing else that the library says. The same library gives the same bytes.
+Run it with ``python monomer_table.py FOLDER SOURCE OUTPUT``. FOLDER is the library; SOURCE says where it comes from. Where this
+copy of the library lacks a residue, ``--dictionaries`` names a folder of AceDRG's dictionaries, such as ``TYS.cif``, and
+``--generator`` what made them. Of residues, ends and links the table has names of atoms, elements, orders of bonds, ideal
+values and their σ, and nothing else that the library says. The same library gives the same bytes.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ import gemmi
 from gemmi import cif
 
 _AMINO_ACIDS = gemmi.expand_one_letter_sequence("ACDEFGHIKLMNPQRSTVWY", gemmi.ResidueKind.AA)
-_MODIFIED = ["MSE", "PTR", "SEP", "TPO", "CSO", "CME", "KCX", "PCA", "5MC", "PSU", "OMG"]
-_SUGARS = ["NAG", "BMA", "MAN", "FUC", "GAL", "GLC", "BGC"]
-_COFACTORS = [
+RESIDUES = [*_AMINO_ACIDS, *["ACE", "NME", "NH2", "A", "C", "G", "U", "DA", "DC", "DG", "DT"]]
+RESIDUES += ["MSE", "PTR", "SEP", "TPO", "TYS", "CSO", "CME", "KCX", "PCA", "MLY", "M3L", "HYP", "MHO"]
+RESIDUES += ["5MC", "5MU", "PSU", "H2U", "OMC", "OMU", "OMG", "2MG", "M2G", "7MG", "1MA", "A23", "CCC"]
+RESIDUES += ["NAG", "NDG", "A2G", "BMA", "MAN", "FUC", "FUL", "GAL", "GLA", "GLC", "BGC", "XYP", "XYS", "SIA"]
+RESIDUES += [
     "HEM",
     "HEC",
     "ADP",
@@ -34,36 +37,23 @@ _COFACTORS = [
     "SAM",
     "COA",
 ]
-_COFACTORS += ["PLP", "CLR"]
-RESIDUES = [
-    *_AMINO_ACIDS,
-    "ACE",
-    "NME",
-    "NH2",
-    *"ACGU",
-    "DA",
-    "DC",
-    "DG",
-    "DT",
-    *_MODIFIED,
-    *_SUGARS,
-    *_COFACTORS,
-]
+RESIDUES += ["PLP", "CLR", "SO4", "PO4", "EDO", "GOL", "ACT", "PEG"]
 LINKS = ["TRANS", "CIS", "PTRANS", "PCIS", "NMTRANS", "NMCIS", "ACE_C-N", "pep-NH2", "SS", "p"]
 LINKS += [f"{anomer}1-{place}" for anomer in ("ALPHA", "BETA") for place in (2, 3, 4, 6)]
-LINKS += ["pyr-ASN", "pyr-SER", "pyr-THR"]
+LINKS += ["ALPHA2-3", "ALPHA2-6", "ALPHA2-8", "pyr-ASN", "pyr-SER", "pyr-THR"]
 ENDS = ["5*END"]
+_NUCLEOTIDES = (gemmi.ChemComp.Group.Rna, gemmi.ChemComp.Group.Dna)
 TABLES = ("atom", "bond", "angle", "chir", "plane", "plane_atom")
-WORDS = (
+WORDS = [
     "type_energy",
     "aromatic",
+    "pdbx_aromatic_flag",
     "charge",
     "new_charge",
     "new_partial_charge",
-    "x",
-    "y",
-    "z",
-)
+    "alt_atom_id",
+]
+WORDS += ["pdbx_leaving_atom_flag", *"xyz", *(f"pdbx_model_Cartn_{axis}_ideal" for axis in "xyz")]
 """Columns that are neither names nor values of a restraint."""
 
 
@@ -97,8 +87,8 @@ def listed(source: cif.Document, name: str, category: str, tags: list[str], chos
     return block
 
 
-def table(folder: Path) -> tuple[str, cif.Document]:
-    """Return the library's version and the table."""
+def table(folder: Path, dictionaries: Path) -> tuple[str, list[str], cif.Document]:
+    """Return the library's version, the residues that it lacks, and the table."""
     library = cif.read(str(folder / "list" / "mon_lib_list.cif"))
     output = cif.Document()
     sides = [f"{tag}_{side}" for side in (1, 2) for tag in ("comp_id", "mod_id", "group_comp")]
@@ -110,11 +100,18 @@ def table(folder: Path) -> tuple[str, cif.Document]:
     ]
     changes = sorted({*changes, *ENDS} - {""})
     files = {name: folder / name[0].lower() / f"{name}.cif" for name in RESIDUES}
+    lacking = [name for name, file in files.items() if not file.exists()]
+    files |= {name: dictionaries / f"{name}.cif" for name in lacking}
     present = [name for name, file in files.items() if file.exists()]
     if missing := sorted(set(RESIDUES) - set(present)):
-        print(f"The library has no {', '.join(missing)}.")
+        print(f"There is no {', '.join(missing)}.")
+    components = listed(library, "comp_list", "_chem_comp.", ["id", "group"], present)
+    for row in components.find("_chem_comp.", ["id", "group"]):
+        if row.str(0) in lacking and row.str(1) == "NON-POLYMER":  # nucleotides, to AceDRG
+            kind = cif.read(str(files[row.str(0)])).find_block("comp_list").find_value("_chem_comp.group")
+            row[1] = kind if gemmi.ChemComp.read_group(cif.as_string(kind or "")) in _NUCLEOTIDES else row[1]
     for block in (
-        listed(library, "comp_list", "_chem_comp.", ["id", "group"], present),
+        components,
         links,
         listed(library, "mod_list", "_chem_mod.", ["id", "comp_id", "group_id"], changes),
     ):
@@ -123,7 +120,8 @@ def table(folder: Path) -> tuple[str, cif.Document]:
         copied(cif.read(str(files[name])), f"comp_{name}", output)
     for name in (*(f"link_{each}" for each in LINKS), *(f"mod_{each}" for each in changes)):
         copied(library, name, output)
-    return library.find_block("lib").find_value("_lib.version"), output
+    lacking = [name for name in lacking if name in present]
+    return library.find_block("lib").find_value("_lib.version"), lacking, output
 
 
 def main() -> None:
@@ -132,12 +130,16 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("source")
     parser.add_argument("output", type=Path)
+    parser.add_argument("--dictionaries", type=Path, default=Path())
+    parser.add_argument("--generator", default="AceDRG")
     options = parser.parse_args()
-    version, document = table(options.folder)
+    version, lacking, document = table(options.folder, options.dictionaries)
     heading = (
         f"# Ideal values and standard deviations, in Å and degrees, of the CCP4 monomer library, version {version}\n"
         f"# (taken from {options.source}).\n"
     )
+    if lacking:
+        heading += f"# {options.generator} made those of {', '.join(lacking)}.\n"
     options.output.write_text(heading + document.as_string(), encoding="utf-8")
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from openmm import app
@@ -40,7 +41,10 @@ REST = 300
 class FinalTrials:
     """Find a fit's final strength by trials from its state; `topology` of the model without solvent, whose atoms come first."""
 
-    def __init__(self, engine: Engine, protocol: Protocol, topology: app.Topology) -> None:
+    def __init__(
+        self, engine: Engine, protocol: Protocol, topology: app.Topology, dictionaries: Any = ()
+    ) -> None:
+        self._dictionaries = dictionaries
         self._engine, self._protocol, self._topology = engine, protocol, topology
         interval = protocol.density_interval
         self._steps = interval * math.ceil(TRIAL_SHARE * protocol.steps / interval)
@@ -51,7 +55,7 @@ class FinalTrials:
 
     @cached_property
     def _assessed(self) -> ModelGeometry:
-        return ModelGeometry(self._topology)
+        return ModelGeometry(self._topology, self._dictionaries)
 
     def bounds(self, state: RunState) -> GeometryBounds:
         """Return the bounds that the relaxed model sets."""

@@ -66,7 +66,7 @@ class FitRun:
         self.engine = Engine(systems, protocol, options)
         self._parts = FitParts(self.engine, protocol, options, fit_map, solute, stopwatch)
         self.extensions = [extension.in_fit(self._parts) for extension in extensions()]
-        self._trials = FinalTrials(self.engine, protocol, solute.topology)
+        self._trials = FinalTrials(self.engine, protocol, solute.topology, systems.dictionaries)
         self.stages = StageRun(self._parts, self.extensions, measurements, self._trials)
         self._protocol, self._measurements, self._stopwatch = protocol, measurements, stopwatch
         self._prepared = systems.prepared

@@ -83,7 +83,7 @@ class FitSystems:
         self.operators: SymmetryOperators | None = density_options.get("operators")
         self._fit_map = fit_map
         self._protocol, self._seed, self._platform = protocol, run.seed, run.platform
-        self._dictionaries = restraint_options.dictionaries
+        self.dictionaries = restraint_options.dictionaries
         names = dict.fromkeys(name for stage in protocol.stages for name in stage.restraints)
         # In a box of water ordered waters trade places with others.
         apart = ("planarity", "water") if prepared.solvent == "water" else ("planarity",)
@@ -190,7 +190,7 @@ class FitSystems:
             *where, CONTACT_SCALE * CONTACT_FORCE_CONSTANT, force_group=RESTRAINT_GROUP
         )
         ideal = self._ideal or IdealGeometryRestraint(
-            *where, dictionaries=self._dictionaries, force_group=RESTRAINT_GROUP
+            *where, dictionaries=self.dictionaries, force_group=RESTRAINT_GROUP
         )
         # Constraints would be springs, which take the minimiser four times as long.
         system = self._restrained(constraints=None, rigidWater=False)

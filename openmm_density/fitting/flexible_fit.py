@@ -125,7 +125,7 @@ class FlexibleFit:
     planarity : float, Quantity or None
         σ in Å with which flat groups are held flat; None leaves them to the force field.
     dictionaries : path or sequence of paths
-        Restraint dictionaries of ligands, which tell what is flat in them.
+        Restraint dictionaries or wwPDB component files of ligands, which tell their ideal geometry and what is flat in them.
     allow_scripts : bool
         Whether force field files that are not OpenMM's own may run the Python code that they hold.
     stopwatch : Stopwatch, optional

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 from collections import defaultdict
 from collections.abc import Iterable, Sequence, Set
+from dataclasses import replace
+from typing import Any
 
 import gemmi
 import numpy as np
@@ -14,6 +17,7 @@ from scipy.spatial.distance import pdist, squareform
 
 from ..base.errors import InputError
 from .chemistry.elements import covalent_radius, is_hydrogen, is_metal
+from .chemistry.monomers.library import monomer_library
 from .chemistry.residue_names import standard_residue_names
 from .link_chemistry import LinkChemistry
 from .model import Link, Model
@@ -26,6 +30,8 @@ METAL_BOND_SLACK = 0.60
 # In a ring of three no bond is longer than by this, without carbon and with it; nor one that alone holds a ligand together.
 TRIANGLE_SLACK = {False: 0.1, True: 0.25}
 TORN_BOND_SLACK = 0.75
+# Atoms three bonds apart are never as near as this, unless there is a bond.
+CERTAIN_BOND_SLACK = 0.15
 
 BACKBONE_BONDS = (("C", "N"), ("O3'", "P"))
 """Names of the atoms that join a residue to the next one in its polymer."""
@@ -129,9 +135,15 @@ def add_bonds(
         add(i, j)
     for i, j in _disulphides(topology, positions):
         add(i, j)
+    known = _bonds_by_name(topology, positions)
+    for pairs in known.values():
+        for i, j in pairs:
+            add(i, j)
     near, odd = _without_triangles(atoms, positions, _near_as_bonds(topology, positions)), _is_odd(topology)
     for i, j in near:
-        if atoms[i].residue is atoms[j].residue or is_metal(atoms[i]) or is_metal(atoms[j]):
+        same, metal = atoms[i].residue is atoms[j].residue, is_metal(atoms[i]) or is_metal(atoms[j])
+        told = atoms[i].residue.index in known and _is_told(atoms[i]) and _is_told(atoms[j])
+        if metal or (same and not told):
             add(i, j)
     for i, j in list(_torn(topology, positions, bonded)):
         add(i, j)
@@ -153,6 +165,65 @@ def add_bonds(
         elif odd[i] or odd[j]:
             unexplained.append((i, j))
     model.short_contacts = tuple(sorted(unexplained))
+
+
+def _bonds_by_name(
+    topology: app.Topology, positions: np.ndarray, dictionaries: Any = ()
+) -> dict[int, list[tuple[int, int]]]:
+    """Return the bonds of heavy atoms that the monomer library has, by residue that the force field does not know.
+
+    Distances tell these wrongly where a residue is badly distorted. A residue with another atom, with a bond that would be
+    torn, or with other atoms at the length of a bond, is another molecule of the same name, and left out.
+    """
+    standard = standard_residue_names()
+    odd = [each for each in topology.residues() if each.name not in standard and len(each) > 1]
+    library = monomer_library({each.name for each in odd}, None, dictionaries) if odd else ()
+    found = {}
+    for residue in odd:
+        if residue.name not in library:
+            continue
+        atoms = [atom for atom in residue.atoms() if _is_told(atom)]
+        place = {atom.name: k for k, atom in enumerate(atoms)}
+        pairs = [(place[a], place[b]) for a, b in library.bonds(residue.name, place.keys()) or ()]
+        if not pairs:
+            continue
+        index = np.array([atom.index for atom in atoms])
+        radii = np.array([covalent_radius(atom) for atom in atoms])
+        excess = squareform(pdist(positions[index])) - radii[:, None] - radii
+        i, j = np.array(pairs).T
+        bonded = np.eye(len(index), dtype=np.int64)
+        bonded[i, j] = bonded[j, i] = 1
+        others = excess[bonded @ bonded == 0]  # three bonds apart and more
+        if excess[i, j].max() < TORN_BOND_SLACK and others.min(initial=np.inf) > CERTAIN_BOND_SLACK:
+            found[residue.index] = list(zip(index[i].tolist(), index[j].tolist()))
+    return found
+
+
+def _is_told(atom: app.topology.Atom) -> bool:
+    """Return whether the monomer library tells what an atom is bonded to within its residue."""
+    return not (is_hydrogen(atom) or is_metal(atom))
+
+
+def with_bonds_of(model: Model, dictionaries: Any) -> Model:
+    """Return a model in which residues have the bonds that dictionaries have for them; it itself where nothing differs."""
+    known = _bonds_by_name(model.topology, model.positions, dictionaries) if dictionaries else {}
+    wanted = {frozenset(pair) for pairs in known.values() for pair in pairs}
+    present = {
+        frozenset((a.index, b.index)): (a, b)
+        for a, b in model.topology.bonds()
+        if a.residue is b.residue and a.residue.index in known and _is_told(a) and _is_told(b)
+    }
+    if wanted == present.keys():
+        return model
+    topology = copy.deepcopy(model.topology)
+    atoms = list(topology.atoms())
+    wrong = present.keys() - wanted
+    topology._bonds = [
+        bond for bond in topology._bonds if frozenset((bond[0].index, bond[1].index)) not in wrong
+    ]
+    for i, j in sorted(map(sorted, wanted - present.keys())):
+        topology.addBond(atoms[i], atoms[j])
+    return replace(model, topology=topology)
 
 
 def _without_triangles(

@@ -58,9 +58,9 @@ class IdealGeometryRestraint(Restraint):
         As for `openmm_density.restraints.Restraint`; k is in kJ/mol. What the terms hold must lie in one image of the box.
     monomers : path, optional
         Folder of a CCP4 monomer library; by default what the environment variable ``CLIBD_MON`` names, or else a table of
-        the package: the 20 amino acids and selenomethionine, RNA and DNA, their ends and links, disulphides.
+        the package, which also serves where the library lacks a residue.
     dictionaries : path or sequence of paths
-        Restraint dictionaries of residue types (AceDRG's), which go before the library.
+        Restraint dictionaries of residue types (AceDRG's) or wwPDB component files, which go before the library.
 
     Attributes
     ----------
@@ -228,6 +228,10 @@ def _notes(terms: GeometryTerms) -> list[str]:
             (
                 "These residues have other bonds or atoms than those of their name in the monomer library",
                 terms.contradicted,
+            ),
+            (
+                "The monomer library lacks these residues, whose ideal values are those of the package's table",
+                terms.borrowed,
             ),
             ("These bonds are no links of which ideal geometry is known", terms.unlinked),
             ("The monomer library does not have these atoms of their residues", terms.unnamed),

@@ -152,16 +152,17 @@ def geometry_report(topology: app.Topology, positions: Any) -> GeometryReport:
 
 
 class ModelGeometry:
-    """What of a topology its geometry is assessed by, found once for many positions."""
+    """What of a topology its geometry is assessed by, found once for many positions; `dictionaries` tell ideal values."""
 
-    def __init__(self, topology: app.Topology) -> None:
+    def __init__(self, topology: app.Topology, dictionaries: Any = ()) -> None:
         self._topology = topology
         self._atoms = list(topology.atoms())
         self._n_heavy = sum(not is_hydrogen(atom) for atom in self._atoms)
         self._bonds = heavy_bonds(topology)
         self._angles = bond_angles(self._bonds)
         self._ideal = ideal_values(topology, self._bonds, self._angles)
-        self._scored, self._nucleic_acids = IdealValues(topology), NucleicAcids(topology)
+        self._scored = IdealValues(topology, dictionaries=dictionaries)
+        self._nucleic_acids = NucleicAcids(topology)
         self._sugars, self._metals = SugarRings(topology), Metals(topology)
         self._beta_carbons = BetaCarbons(topology)
         self._peptides, self._centres = peptide_torsions(topology), chiral_centres(topology)

@@ -13,7 +13,7 @@ from openmm import app
 from ..base.units import positions_in_angstrom, takes_units
 from ..base.wording import atom_label, listing
 from ..models.chemistry.elements import is_hydrogen
-from ..models.chemistry.monomers.terms import IdealTerms, find_terms, is_cis
+from ..models.chemistry.monomers.terms import find_terms, is_cis
 from ..models.chemistry.topologies import openmm_topology
 from ..models.chemistry.torsions import peptide_torsions
 
@@ -50,6 +50,8 @@ class GeometryScores:
         Residues of which no ideal values are known.
     unnamed : tuple of str
         Atoms that their residues do not have in the library; hydrogens do not count.
+    borrowed : tuple of str
+        Names of residues that the library lacks, and the package's table has.
     """
 
     bond_rmsz: float
@@ -59,15 +61,26 @@ class GeometryScores:
     outliers: list[GeometryOutlier]
     unknown: tuple[str, ...]
     unnamed: tuple[str, ...]
+    borrowed: tuple[str, ...]
 
     @property
     def notes(self) -> list[str]:
-        """What no Z-score counts, in a sentence each."""
+        """What no Z-score counts, or not by the library, in a sentence each."""
         return [
-            f"{sentence}, and no RMSZ counts {them}: {listing(list(names), _MOST_NAMED)}."
-            for sentence, them, names in (
-                ("No ideal values are known of these residues", "their bonds and angles", self.unknown),
-                ("The monomer library does not have these atoms of their residues", "them", self.unnamed),
+            f"{sentence}: {listing(list(names), _MOST_NAMED)}."
+            for sentence, names in (
+                (
+                    "No ideal values are known of these residues, and no RMSZ counts their bonds and angles",
+                    self.unknown,
+                ),
+                (
+                    "The monomer library does not have these atoms of their residues, and no RMSZ counts them",
+                    self.unnamed,
+                ),
+                (
+                    "The monomer library lacks these residues, whose ideal values are those of the package's table",
+                    self.borrowed,
+                ),
             )
             if names
         ]
@@ -119,7 +132,7 @@ class IdealValues:
         self._atoms = list(topology.atoms())
         self._heavy = np.array([not is_hydrogen(atom) for atom in self._atoms], dtype=bool)
         self._peptides = peptide_torsions(topology)
-        self._known: dict[bytes, tuple[IdealTerms, IdealTerms, tuple[str, ...], tuple[str, ...]]] = {}
+        self._known: dict[bytes, tuple[Any, ...]] = {}
 
     def scores(self, positions: np.ndarray) -> GeometryScores:
         """Return the Z-scores at positions (N, 3) in Å."""
@@ -136,14 +149,13 @@ class IdealValues:
                 )
         return GeometryScores(rms[0], rms[1], len(bonds.atoms), len(angles.atoms), outliers, *left_out)
 
-    def _at(self, positions: np.ndarray) -> tuple[IdealTerms, IdealTerms, tuple[str, ...], tuple[str, ...]]:
+    def _at(self, positions: np.ndarray) -> tuple[Any, ...]:
         """Return the bonds and angles of heavy atoms, which depend on what peptides are cis, and what is not known."""
         key = is_cis(positions, self._peptides).tobytes()
         if key not in self._known:
             terms = find_terms(self._topology, positions, *self._source)
             kept = (kind.among(self._heavy) for kind in (terms.bonds, terms.angles))
             named = {atom_label(atom) for atom, heavy in zip(self._atoms, self._heavy.tolist()) if heavy}
-            self._known = {
-                key: (*kept, terms.unknown, tuple(atom for atom in terms.unnamed if atom in named))
-            }
+            unnamed = tuple(atom for atom in terms.unnamed if atom in named)
+            self._known = {key: (*kept, terms.unknown, unnamed, terms.borrowed)}
         return self._known[key]

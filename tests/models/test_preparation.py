@@ -177,8 +177,9 @@ def test_other_force_fields_take_ligands_too(
     assert prepared.report.rigid_residues == ["A SO4 300 (5 atoms)"]
     context, energy = minimised(prepared)
     assert np.isfinite(energy) and energy < 1e5
-    end, start = positions_of(context)[prepared.rigid[0]], prepared.positions[prepared.rigid[0]]
-    shape = [np.linalg.norm(places[:, None] - places, axis=-1) for places in (start, end)]
+    end = positions_of(context)[prepared.rigid[0]]
+    own = np.array([prepared.shapes.places[k] for k in prepared.rigid[0]])
+    shape = [np.linalg.norm(places[:, None] - places, axis=-1) for places in (own, end)]
     np.testing.assert_allclose(*shape, atol=0.05)
 
 

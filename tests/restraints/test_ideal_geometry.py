@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import gemmi
 import numpy as np
@@ -14,7 +15,7 @@ from openmm import app, unit
 
 from openmm_density.base.errors import InputError
 from openmm_density.models import Model, prepare, read_model
-from openmm_density.models.chemistry.monomers.library import FOLDER_VARIABLE, TABLE
+from openmm_density.models.chemistry.monomers.library import FOLDER_VARIABLE, TABLE, MonomerLibrary
 from openmm_density.restraints import IdealGeometryRestraint
 from openmm_density.validation.geometry import geometry_report
 from openmm_density.validation.ideal_values import geometry_scores
@@ -224,20 +225,18 @@ def test_a_library_that_lacks_a_residue_and_names_an_atom_otherwise(
     assert not any("RMSZ" in note for note in plain.notes)
     monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
     report = geometry_report(model.topology, model.positions)
-    unknown, unnamed = report.notes[-2:]
-    assert unknown.startswith("No ideal values are known of these residues, and no RMSZ counts their bonds")
-    assert "A DT 7, A DT 8, B DT 19, B DT 20." in unknown
+    unnamed, borrowed = report.notes[len(plain.notes) :]
     assert unnamed.startswith("The monomer library does not have these atoms") and "A DG 2 N2" in unnamed
-    atoms = list(model.topology.atoms())
-    lost = {a.index for a in atoms if a.residue.name == "DT" or (a.residue.name, a.name) == ("DG", "N2")}
+    assert borrowed == (
+        "The monomer library lacks these residues, whose ideal values are those of the package's table: DT."
+    )
+    lost = {a.index for a in model.topology.atoms() if (a.residue.name, a.name) == ("DG", "N2")}
     assert plain.bond_z_count - report.bond_z_count == sum(
         a.index in lost or b.index in lost for a, b in model.topology.bonds()
     )
     restraint = IdealGeometryRestraint(model.topology, model.positions)
-    assert [note.split(":")[0] for note in restraint.notes] == [
-        "No ideal geometry is known of these residues",
-        "The monomer library does not have these atoms of their residues",
-    ]
+    assert restraint.notes[0] == borrowed
+    assert restraint.notes[1].startswith("The monomer library does not have these atoms of their residues")
 
 
 def test_a_dictionary_tells_of_its_residue(tmp_path: Path) -> None:
@@ -255,6 +254,27 @@ def test_a_dictionary_tells_of_its_residue(tmp_path: Path) -> None:
     (violation,) = restraint.violations(positions)
     assert str(violation) == "A XYZ 1: bond C1 - O1 is 1.31 Å, held at 1.21 Å"
     assert restraint.n_terms == 1 and restraint.notes == []
+
+
+@pytest.mark.parametrize(
+    ("name", "group", "ends", "link"),
+    [
+        ("HYP", "NON-POLYMER", (("ALA", "C"), ("HYP", "N")), "PTRANS"),
+        ("XYP", "'D-saccharide, beta linking'", (("MAN", "O2"), ("XYP", "C1")), "BETA1-2"),
+        ("SIA", "'D-saccharide, alpha linking'", (("GAL", "O3"), ("SIA", "C2")), "ALPHA2-3"),
+    ],
+)
+def test_residues_of_dictionaries_have_the_links_of_their_kind(
+    tmp_path: Path, name: str, group: str, ends: Any, link: str
+) -> None:
+    """AceDRG names the kind of its residues in other words than the library, or not at all."""
+    document = gemmi.cif.Document()
+    row = document.add_new_block("comp_list").init_loop("_chem_comp.", ["id", "group"])
+    row.add_row([name, group])
+    document.add_copied_block(gemmi.cif.read(str(TABLE)).find_block(f"comp_{name}"))
+    document.write_file(str(tmp_path / "one.cif"))
+    library = MonomerLibrary([name], dictionaries=tmp_path / "one.cif")
+    assert link in {known.id for known, _ in library.links_of(*ends, is_cis=False)}
 
 
 def test_errors(peptide: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,18 +77,27 @@ def ideal_shapes(
     ]
     places = _relaxed(start, [*known, *_as_they_are(part, start, owner, moves, known)], planes)
     own = {labels[k] for k in owner[is_rigid[index]]}
-    contradicted = [label for label in terms.contradicted if label in own]
     return IdealShapes(
         {int(index[k]): places[k] for k in np.flatnonzero(moves)},
         frozenset(int(index[k]) for atoms in bad for k in atoms),
         dict(Counter(labels[owner[atoms[0]]] for atoms in bad)),
         _link_lengths(terms, owner, index),
         [
-            "These residues have other bonds or atoms than those of their name in the monomer library or a dictionary, and keep "
-            f"the shape that they have: {listing(contradicted)}."
-        ]
-        if contradicted
-        else [],
+            f"{sentence}: {listing(named)}."
+            for sentence, which in (
+                (
+                    "These residues have other bonds or atoms than those of their name in the monomer library or a dictionary, "
+                    "and keep the shape that they have",
+                    terms.contradicted,
+                ),
+                (
+                    "No monomer library or dictionary has ideal geometry of these residues, which keep the shape that they have. "
+                    "Give a restraint dictionary or wwPDB component file of them",
+                    terms.unknown,
+                ),
+            )
+            if (named := [label for label in which if label in own])
+        ],
     )
 
 

@@ -30,6 +30,7 @@ from ...base import stopwatch
 from ...base.errors import InputError
 from ...base.garbage import without_collection
 from ...base.wording import counted, listing, named_atoms, one_line, residue_label
+from ..bonds import with_bonds_of
 from ..chemistry.elements import is_hydrogen
 from ..force_field_xml import load_force_field
 from ..force_fields import force_field_files
@@ -113,6 +114,7 @@ def prepare(
         cannot be parametrised.
     """
     check_model(model)
+    model = with_bonds_of(model, dictionaries)
     loaded = load_force_field(force_field_files(forcefield, solvent), allow_scripts)
     report = PreparationReport(sentences=list(model.notes))
     options = LigandOptions(ligand_forcefield, ligands or {}, dictionaries, ligand_potentials or {})
@@ -341,7 +343,7 @@ def _describe(residues: list[WorkResidue], report: PreparationReport) -> None:
         )
     if report.rigid_residues:
         say(
-            "The force field does not know these residues. Springs hold each near its own shape, or the monomer library's; "
+            "The force field does not know these residues. Springs hold each near the ideal shape that has its torsions; "
             "they have no charges, and the planarity restraint, if on, flattens their flat groups: "
             f"{listing(report.rigid_residues)}."
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import gemmi
@@ -81,6 +81,10 @@ class Template:
             kept = (atom for atom in dict.fromkeys((*members, *new)) if atom not in gone)
             result.planes[plane.label] = sigma, tuple(kept)
         return result._without({(1, atom.old_id) for atom in change.atom_mods if atom.func == _DELETED})
+
+    def mirrored(self) -> Template:
+        """Return the template of the mirror image."""
+        return replace(self, chirals={atoms: -sign for atoms, sign in self.chirals.items()})
 
     def _without(self, deleted: set[Atom]) -> Template:
         for atom in deleted:

@@ -78,7 +78,8 @@ class GeometryTerms:
     `unknown`: labels of residues that the library does not have; `contradicted`: those whose bonds differ from the library's,
     left out as well; `unlinked`: bonds between known residues that match no known link;
     `unnamed`: atoms that their residues do not have in the library; `other_hands`: chiral centres with the opposite chirality
-    to the library's, which keep theirs; `source`: folder of the monomer library, None for the package's table.
+    to the library's, which keep theirs; `borrowed`: residue names that the library lacks and the package's table has;
+    `source`: folder of the monomer library, None for the package's table.
     """
 
     bonds: IdealTerms
@@ -91,6 +92,7 @@ class GeometryTerms:
     unlinked: tuple[str, ...]
     unnamed: tuple[str, ...]
     other_hands: tuple[str, ...]
+    borrowed: tuple[str, ...]
     source: Any
 
 
@@ -104,8 +106,8 @@ def find_terms(
     """Find the ideal geometry of a model; the bonds of its topology, OpenMM's or mdtraj's, link residues.
 
     `positions` (N, 3), in Å where plain, decide between cis and trans and define the chirality of centres; `monomers`: folder of
-    CCP4's monomer library, by default ``CLIBD_MON``, or else a table of the package with amino acids, nucleotides, their ends,
-    links and disulphides; `dictionaries` of residue types go before it. Raises InputError if the library or a dictionary
+    CCP4's monomer library, by default ``CLIBD_MON``; a table of the package serves where it lacks a residue, and
+    `dictionaries` of residue types go before both. Raises InputError if the library or a dictionary
     cannot be read, or the numbers of atoms differ.
     """
     topology = openmm_topology(topology)
@@ -219,13 +221,11 @@ class _Search:
             members = asked.get(self._atoms[i].residue.index, {})
             if i in members and j in members:
                 bonds[self._atoms[i].residue.index].add(bond_key(members[i], members[j]))
-        found = set()
-        for k, members in asked.items():
-            template, present = self._library.template(self._names[k]), set(members.values())
-            known = {bond_key(a, b) for (_, a), (_, b) in template.bonds if {a, b} <= present}
-            if bonds[k] != known or not present <= {name for _, name in template.atoms}:
-                found.add(k)
-        return found
+        return {
+            k
+            for k, members in asked.items()
+            if bonds[k] != self._library.bonds(self._names[k], set(members.values()))
+        }
 
     def _find_carriers(self) -> dict[int, str]:
         """Return for each hydrogen the name of the atom that it is bonded to."""
@@ -358,6 +358,7 @@ class _Search:
             unlinked,
             tuple(atom_label(self._atoms[k]) for k in sorted(self._unnamed)),
             tuple(atom_label(self._atoms[k]) for k in centres[other, 0].tolist()),
+            tuple(sorted(self._library.borrowed.intersection(self._names))),
             self._library.source,
         )
 
