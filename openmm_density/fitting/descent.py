@@ -29,7 +29,7 @@ def descend(
     moves = masses_of(system) > 0
     constrained = system.getNumConstraints() > 0
     length = longest_move
-    positions, energy, forces = _evaluated(context)
+    positions, energy, forces = energy_and_forces(context)
     for _ in range(steps):
         forces = np.where(moves[:, None] & np.isfinite(forces), forces, 0.0)
         largest = np.linalg.norm(forces, axis=1).max(initial=0.0)
@@ -39,7 +39,7 @@ def descend(
         context.computeVirtualSites()
         if constrained:
             context.applyConstraints(_CONSTRAINT_TOLERANCE)
-        tried = _evaluated(context)
+        tried = energy_and_forces(context)
         # From where the energy is no number, anywhere is better.
         if np.isfinite(tried[0]).all() and (tried[1] < energy or not np.isfinite(energy)):
             positions, energy, forces = tried
@@ -49,7 +49,8 @@ def descend(
     context.setPositions(positions)
 
 
-def _evaluated(context: openmm.Context) -> tuple[np.ndarray, float, np.ndarray]:
+def energy_and_forces(context: openmm.Context) -> tuple[np.ndarray, float, np.ndarray]:
+    """Return positions in nm, the energy in kJ/mol and forces in kJ/mol/nm."""
     state = context.getState(positions=True, energy=True, forces=True)
     return (
         np.array(state.getPositions(asNumpy=True).value_in_unit(unit.nanometer)),

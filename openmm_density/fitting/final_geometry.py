@@ -36,6 +36,8 @@ STIFF_TIMESTEP = 0.75
 5.5 fs, with a stiff geometry 4.5 fs: at 4 fs too little would be left for the fluctuations of a warm model."""
 CONTACT_SCALE = 16.0
 """Times the default repulsion that keeps atoms apart in the last minimisation."""
+CONTACT_REACH = 2.5
+"""Å beyond contact within which it knows pairs: what is tried of a model comes to rest in what was made of it before."""
 OUTLIER, OUTLIER_SCALE = 3.0, 9.0
 """Standard deviations from which on angles are then held more stiffly, and how many times as much more: a model that is wrong
 somewhere would bend one angle there."""
@@ -83,9 +85,8 @@ def stiffen(system: openmm.System, topology: app.Topology, ideal: GeometryTerms 
 def forces_at_rest(topology: app.Topology, ideal: IdealGeometryRestraint) -> list[openmm.Force]:
     """Build the forces, in the group of the ideal geometry, that a last minimisation has beside this."""
     forces = [
-        *forces_of_excess(topology, ideal),
-        force_of_hydrogens(topology, ideal),
-        force_of_outliers(ideal),
+        force_of_excess(topology, ideal),
+        force_of_angles(topology, ideal),
         force_of_beta_carbons(topology, ideal),
         stagger_methyls(topology),
     ]
@@ -107,38 +108,29 @@ def forces_of_puckers(topology: app.Topology, positions: np.ndarray, force_group
     return [restraint.create_force()]
 
 
-def forces_of_excess(topology: app.Topology, ideal: IdealGeometryRestraint) -> list[openmm.Force]:
-    """Build the forces that hold bonds and angles between heavy atoms more stiffly, by `EXCESS_PARAMETERS`, 0 at first."""
+def force_of_excess(topology: app.Topology, ideal: IdealGeometryRestraint) -> openmm.CustomBondForce:
+    """Build the force that holds bonds between heavy atoms more stiffly, by `BONDS_BEYOND`, 0 at first."""
     heavy = np.array([not is_hydrogen(atom) for atom in topology.atoms()])
-    bonds = openmm.CustomBondForce(f"0.5*{BONDS_BEYOND}*((r - ideal)/sigma)^2")
-    angles = openmm.CustomAngleForce(f"0.5*{ANGLES_BEYOND}*((theta - ideal)/sigma)^2")
-    for force, parameter, terms, scale in (
-        (bonds, BONDS_BEYOND, ideal.terms.bonds, 1 / ANGSTROM_PER_NANOMETER),
-        (angles, ANGLES_BEYOND, ideal.terms.angles, 1.0),
-    ):
-        force.addGlobalParameter(parameter, 0.0)
-        add_ideal_terms(force, terms.among(heavy), scale)
-    return [bonds, angles]
-
-
-def force_of_hydrogens(topology: app.Topology, ideal: IdealGeometryRestraint) -> openmm.CustomAngleForce:
-    """Build the force that makes hydrogens ride on the heavy atoms."""
-    light = np.array([is_hydrogen(atom) for atom in topology.atoms()])
-    angles = ideal.terms.angles
-    force = openmm.CustomAngleForce(
-        f"0.5*{HYDROGEN_SCALE - 1.0}*{ideal.parameter_name}*((theta - ideal)/sigma)^2"
-    )
-    force.addGlobalParameter(ideal.parameter_name, ideal.force_constant)
-    add_ideal_terms(force, angles.where(light[angles.atoms].any(axis=1)), 1.0)
+    force = openmm.CustomBondForce(f"0.5*{BONDS_BEYOND}*((r - ideal)/sigma)^2")
+    force.addGlobalParameter(BONDS_BEYOND, 0.0)
+    add_ideal_terms(force, ideal.terms.bonds.among(heavy), 1 / ANGSTROM_PER_NANOMETER)
     return force
 
 
-def force_of_outliers(ideal: IdealGeometryRestraint) -> openmm.CustomAngleForce:
-    """Build the force that holds the angles of ideal geometry more stiffly the more they are outliers."""
-    far = f"max(0, abs(theta - ideal)/sigma - {OUTLIER})"
-    force = openmm.CustomAngleForce(f"0.5*{OUTLIER_SCALE}*{_stiffness(ideal)}*{far}^2")
+def force_of_angles(topology: app.Topology, ideal: IdealGeometryRestraint) -> openmm.CustomAngleForce:
+    """Build the force that holds angles of heavy atoms more stiffly by `ANGLES_BEYOND`, those of hydrogens, and outliers.
+
+    In one force, as each evaluates the angles anew.
+    """
+    light = np.array([is_hydrogen(atom) for atom in topology.atoms()])
+    angles = ideal.terms.angles
+    force = openmm.CustomAngleForce(
+        f"0.5*(more*z^2 + {OUTLIER_SCALE}*{_stiffness(ideal)}*max(0, abs(z) - {OUTLIER})^2);"
+        f"more = light*{HYDROGEN_SCALE - 1.0}*{ideal.parameter_name} + (1 - light)*{ANGLES_BEYOND};"
+        "z = (theta - ideal)/sigma"
+    )
     _add_stiffness(force, ideal)
-    add_ideal_terms(force, ideal.terms.angles, 1.0)
+    add_ideal_terms(force, angles, 1.0, light=light[angles.atoms].any(axis=1))
     return force
 
 

@@ -38,7 +38,14 @@ from ..restraints import (
     make_restraints,
 )
 from ..restraints.contacts import CONTACT_FORCE_CONSTANT, ContactRestraint
-from .final_geometry import CONTACT_SCALE, RESTRAINT_SCALES, forces_at_rest, forces_of_puckers, stiffen
+from .final_geometry import (
+    CONTACT_REACH,
+    CONTACT_SCALE,
+    RESTRAINT_SCALES,
+    forces_at_rest,
+    forces_of_puckers,
+    stiffen,
+)
 from .fit_map import FitMap
 from .installed_extensions import extensions
 from .options import RestraintOptions, RunOptions
@@ -183,12 +190,11 @@ class FitSystems:
 
     def at_rest(
         self, density: DensityFit | None, positions: np.ndarray, stiff: bool
-    ) -> tuple[openmm.System, IdealGeometryRestraint]:
-        """Return the System of a last minimisation from positions (N, 3) in Å, see `final_geometry`, and its ideal geometry."""
+    ) -> tuple[openmm.System, IdealGeometryRestraint, ContactRestraint]:
+        """Return the System of a last minimisation from positions (N, 3) in Å, its ideal geometry, and contacts."""
         where = self.prepared.topology, positions
-        contacts = ContactRestraint(
-            *where, CONTACT_SCALE * CONTACT_FORCE_CONSTANT, force_group=RESTRAINT_GROUP
-        )
+        stiffness = CONTACT_SCALE * CONTACT_FORCE_CONSTANT
+        contacts = ContactRestraint(*where, stiffness, reach=CONTACT_REACH, force_group=RESTRAINT_GROUP)
         ideal = self._ideal or IdealGeometryRestraint(
             *where, dictionaries=self.dictionaries, force_group=RESTRAINT_GROUP
         )
@@ -203,7 +209,7 @@ class FitSystems:
             system.addForce(force)
         if density is not None:
             system.addForce(self._density_force(density))
-        return system, ideal
+        return system, ideal, contacts
 
     def with_density(self, density: DensityFit, stiff: bool = False) -> openmm.System:
         """Return force field, stiff where that is asked for (see `final_geometry`), restraints, and a density force."""

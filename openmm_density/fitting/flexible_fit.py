@@ -366,7 +366,7 @@ class FlexibleFit:
     @takes_units("positions")
     def context_at_rest(self, positions: np.ndarray) -> openmm.Context:
         """Return a Context of a last minimisation from positions (N, 3) in Å without a density, see `final_geometry`."""
-        system, _ = self._systems.at_rest(None, positions, stiff=True)
+        system, *_ = self._systems.at_rest(None, positions, stiff=True)
         return make_context(system, openmm.VerletIntegrator(0.001), self._run.engine.platform)
 
     @takes_units("positions")

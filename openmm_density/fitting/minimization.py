@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import openmm
@@ -12,11 +13,14 @@ from ..base.errors import SimulationError
 from ..base.units import ANGSTROM_PER_NANOMETER, positions_in_angstrom
 from ..energies.density_fit import DensityFit
 from ..models.chemistry.stereocentres import with_hydrogens_opposite
+from ..restraints import IdealGeometryRestraint
 from .descent import descend
 from .final_geometry import EXCESS_PARAMETERS, RESTING_SCALES
 from .fit_systems import FitSystems
 from .interrupts import Stop
 from .platforms import in_double_precision, make_context
+from .preconditioned import Stiffness
+from .preconditioned import minimize as minimize_stiff
 from .relaxation import Relaxation, Strain
 from .stability import Safeguard, Unstable
 
@@ -30,6 +34,14 @@ HARSH = 1.0e5
 """kJ/mol/nm; with a larger force on an atom the minimiser is not begun with."""
 MOST_PASSES = 3
 """Minimisations in ideal geometry, each more stiffly than the one before, until the model is as near to it as is asked for."""
+
+
+class Rest(NamedTuple):
+    """A Context in which a fit's model comes to rest in ideal geometry, see `final_geometry`, and what is stiff there."""
+
+    context: openmm.Context
+    ideal: IdealGeometryRestraint
+    stiffness: Stiffness
 
 
 class Minimizer:
@@ -47,13 +59,24 @@ class Minimizer:
         self._strains: dict[bytes, Strain] = {}
         self._in_stretches = name in ("CUDA", "HIP") or waits_for_lock
 
-    def minimize(self, context: openmm.Context, iterations: int, stop: Stop | None = None) -> None:
-        """Minimise, until a request to stop; after a blow-up by a descent, then in double precision, see `relax`."""
+    def minimize(
+        self,
+        context: openmm.Context,
+        iterations: int,
+        stop: Stop | None = None,
+        stiffness: Stiffness | None = None,
+    ) -> None:
+        """Minimise, until a request to stop; after a blow-up by a descent, then in double precision, see `relax`.
+
+        `stiffness`, if known, of a System without constraints.
+        """
         if iterations == 0:  # to the minimiser, no limit
             return
 
         attempts = (
-            lambda: self._minimized(context, iterations, stop),
+            (lambda: self._minimized(context, iterations, stop))
+            if stiffness is None
+            else (lambda: minimize_stiff(context, stiffness, iterations, stop)),
             lambda: self._carefully(context, iterations, stop),
             lambda: self.relax(context, iterations, stop),
         )
@@ -141,25 +164,28 @@ class Minimizer:
             f"({error}): look for clashes in the model there, or lower the strength."
         )
 
+    def rest_of(self, context: openmm.Context, density: DensityFit, stiff: bool = False) -> Rest:
+        """Make what `bring_to_rest` minimises the model of a Context in, and others that atoms have not moved far in since."""
+        positions = with_hydrogens_opposite(self._systems.prepared.topology, _positions(context))
+        system, ideal, contacts = self._systems.at_rest(density, positions, stiff)
+        resting = make_context(system, openmm.VerletIntegrator(0.001), self._platform)
+        return Rest(resting, ideal, Stiffness(system, ideal, contacts))
+
     def bring_to_rest(
         self,
         context: openmm.Context,
-        density: DensityFit,
+        rest: Rest,
         iterations: int,
         stop: Stop,
         stiffer: Callable[[np.ndarray], Sequence[float]],
-        stiff: bool = False,
     ) -> None:
         """Minimise in ideal geometry, all atoms kept apart.
 
         `stiffer` returns for positions (N, 3) in Å by which factors their bonds and angles are to be held more stiffly, 1 where
         they are near enough to the ideal ones. That costs less correlation than a weaker pull.
         """
-        if iterations == 0:
-            return
+        resting, ideal = rest.context, rest.ideal
         positions = with_hydrogens_opposite(self._systems.prepared.topology, _positions(context))
-        system, ideal = self._systems.at_rest(density, positions, stiff)
-        resting = make_context(system, openmm.VerletIntegrator(0.001), self._platform)
         resting.setPositions(positions / ANGSTROM_PER_NANOMETER)
         there = set(resting.getParameters())  # a barostat is not
         for name, value in context.getParameters().items():
@@ -174,7 +200,7 @@ class Minimizer:
         for _ in range(MOST_PASSES):
             for name, times in zip(EXCESS_PARAMETERS, stiffness.tolist()):
                 resting.setParameter(name, (times - 1.0) * ideal.force_constant)
-            self.minimize(resting, iterations, stop)
+            self.minimize(resting, iterations, stop, rest.stiffness)
             factors = 1.0 if stop.requested else np.array(stiffer(_positions(resting)))
             if np.all(factors <= 1.0):
                 break

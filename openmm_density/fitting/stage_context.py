@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from ..base.units import ANGSTROM_PER_NANOMETER, positions_in_angstrom
 from .dynamics import set_temperature
 from .engine import Engine
 from .interrupts import StopRequest
+from .minimization import Rest
 from .protocols import UPDATE_INTERVAL, Stage
 from .run_state import RunState
 from .stability import hottest_bearable
@@ -94,12 +95,17 @@ class StageContext:
         )
         self._engine.safeguard.run(self.context, ways, hottest_bearable(0.0))
 
+    @cached_property
+    def rest(self) -> Rest:
+        """Where the model comes to rest in ideal geometry: made once, of where it is then."""
+        return self._engine.minimizer.rest_of(self.context, self.density, self.stage.final)
+
     def rest_in_ideal_geometry(
         self, iterations: int, stop: StopRequest, stiffer: Callable[[np.ndarray], tuple[float, float]]
     ) -> None:
         """Minimise in ideal geometry, see `Minimizer.bring_to_rest`."""
-        how = iterations, stop, stiffer, self.stage.final
-        self._engine.minimizer.bring_to_rest(self.context, self.density, *how)
+        if iterations:
+            self._engine.minimizer.bring_to_rest(self.context, self.rest, iterations, stop, stiffer)
 
     def warm(self, state: RunState, kelvin: float, stop: StopRequest | None = None, **how: Any) -> None:
         """Draw velocities and begin with small steps, see `Dynamics.warm`; what blows up is first brought to rest."""

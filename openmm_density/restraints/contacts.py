@@ -15,8 +15,8 @@ CONTACT_FORCE_CONSTANT = 1.0e5
 CONTACT_MARGIN = 0.05
 """Å by which a pair is kept farther apart than a clash."""
 
-# Å beyond contact within which pairs are held: a minimisation moves atoms by less.
-_REACH = 1.5
+REACH = 1.5
+"""Å beyond contact within which pairs are held: a minimisation moves atoms by less."""
 
 
 class ContactRestraint(PairRestraint):
@@ -27,7 +27,8 @@ class ContactRestraint(PairRestraint):
     Metals are excluded. Force fields let two atoms overlap that a density presses together; programs for refinement have such
     a repulsion, too.
 
-    The pairs are those near contact in ``positions``. Use it in a minimisation, not in dynamics, in which others meet.
+    The pairs are those near contact in ``positions``, up to `reach` Å beyond. Use it in a minimisation, not in dynamics, in which
+    others meet.
 
     `topology` with bonds. `positions` (N, 3) in Å where plain; they decide which pairs may meet. `force_constant`,
     `parameter_name`, `force_group`, `periodic` as for `openmm_density.restraints.Restraint`; k is in kJ/mol/nm². Raises
@@ -39,10 +40,16 @@ class ContactRestraint(PairRestraint):
     default_parameter_name = "contact_strength"
 
     def __init__(
-        self, topology: app.Topology, positions: Any, force_constant: Any = None, **common: Any
+        self,
+        topology: app.Topology,
+        positions: Any,
+        force_constant: Any = None,
+        *,
+        reach: float = REACH,
+        **common: Any,
     ) -> None:
         super().__init__(topology, positions, force_constant, **common)
-        self.pairs, clash = ContactAtoms(self.topology).near(self.start, _REACH)
+        self.pairs, clash = ContactAtoms(self.topology).near(self.start, reach)
         self.lengths = clash + CONTACT_MARGIN
 
     def _energy(self) -> str:

@@ -211,12 +211,12 @@ _SIZES = {
 }
 
 
-def add_ideal_terms(force: openmm.Force, terms: IdealTerms, scale: float) -> None:
-    """Add terms to a force whose energy is of `ideal` and `sigma`; scale: from Å or Å³ to OpenMM's units."""
+def add_ideal_terms(force: openmm.Force, terms: IdealTerms, scale: float, **others: np.ndarray) -> None:
+    """Add terms to a force whose energy is of `ideal`, `sigma` and others (T,); scale: from Å or Å³ to OpenMM's units."""
     kind, in_one = _SIZES[type(force)]
-    for parameter in ("ideal", "sigma"):
+    for parameter in ("ideal", "sigma", *others):
         getattr(force, f"addPer{kind}Parameter")(parameter)
-    rows = (np.column_stack([terms.values, terms.sigmas]) * scale).tolist()
+    rows = np.column_stack([scale * terms.values, scale * terms.sigmas, *others.values()]).tolist()
     call_for_each(force, f"add{kind}", terms.atoms.tolist() if in_one else terms.atoms, rows)
 
 

@@ -10,10 +10,13 @@ import pytest
 from openmm_density import DensityFit, DensityMap
 from openmm_density.fitting.final_geometry import (
     ANGLE_STIFFNESS,
+    ANGLES_BEYOND,
     BOND_STIFFNESS,
     HYDROGEN_SCALE,
+    OUTLIER,
+    OUTLIER_SCALE,
     RESTRAINT_SCALES,
-    force_of_hydrogens,
+    force_of_angles,
     forces_of_puckers,
     stagger_methyls,
     stiffen,
@@ -90,7 +93,7 @@ def test_where_ideal_geometry_is_restrained_they_have_its_values(fitted):
     assert found.keys() <= known.keys() and len(found) > 300
     assert found == pytest.approx({atoms: known[atoms] for atoms in found})
     # So has the last minimisation.
-    resting, _ = fit._systems.at_rest(fit.density, fit.prepared.positions, stiff=True)
+    resting, *_ = fit._systems.at_rest(fit.density, fit.prepared.positions, stiff=True)
     resting = values(resting)
     assert {atoms: resting[atoms] for atoms in found} == pytest.approx(found)
     # What the library does not know keeps the force field's.
@@ -130,15 +133,19 @@ def test_hydrogens_ride_on_heavy_atoms_at_rest(bent):
     system = openmm.System()
     for _ in topology.atoms():
         system.addParticle(1.0)
-    system.addForce(force_of_hydrogens(topology, ideal))
+    system.addForce(force_of_angles(topology, ideal))
     context = openmm.Context(
         system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("Reference")
     )
     context.setPositions(shaken / 10)
     light = np.array([is_hydrogen(atom) for atom in topology.atoms()])
-    z = ideal.terms.angles.z(shaken)[light[ideal.terms.angles.atoms].any(axis=1)]
-    expected = 0.5 * (HYDROGEN_SCALE - 1.0) * ideal.force_constant * (z**2).sum()
-    assert context.getState(energy=True).getPotentialEnergy()._value == pytest.approx(expected, rel=1e-4)
+    z, riding = ideal.terms.angles.z(shaken), light[ideal.terms.angles.atoms].any(axis=1)
+    far = np.maximum(0.0, np.abs(z) - OUTLIER)
+    for beyond in (0.0, 3.0):
+        context.setParameter(ANGLES_BEYOND, beyond)
+        held = np.where(riding, (HYDROGEN_SCALE - 1.0) * ideal.force_constant, beyond)
+        expected = 0.5 * (held * z**2 + OUTLIER_SCALE * (ideal.force_constant + beyond) * far**2).sum()
+        assert context.getState(energy=True).getPotentialEnergy()._value == pytest.approx(expected, rel=1e-4)
 
 
 def test_a_model_comes_to_rest_in_the_geometry_of_depositions(bent):
@@ -163,7 +170,8 @@ def test_a_model_comes_to_rest_in_the_geometry_of_depositions(bent):
 
     before = assessed.report(positions())
     assert before.angle_rmsz > 0.9 and before.bond_rmsz > 0.6
-    minimizer.bring_to_rest(context, density, 300, stop, asked, stiff=True)
+    rest = minimizer.rest_of(context, density, stiff=True)
+    minimizer.bring_to_rest(context, rest, 300, stop, asked)
     after = assessed.report(positions())
     assert after.bond_rmsz <= MOST_BOND_RMSZ and after.angle_rmsz <= MOST_ANGLE_RMSZ
     assert after.angle_outlier_count == 0 and after.clash_count <= min(before.clash_count, 2)

@@ -12,6 +12,7 @@ from openmm_density.fitting.checkpoints import RunFolder
 from openmm_density.fitting.dynamics import Dynamics
 from openmm_density.fitting.final_strength import LEAST, MOST_TIMES
 from openmm_density.fitting.final_trials import FinalTrials
+from openmm_density.fitting.fit_systems import FitSystems
 from openmm_density.fitting.flexible_fit import FlexibleFit
 from openmm_density.fitting.protocols import Protocol, Stage, find_protocol
 from openmm_density.fitting.stability import Unstable
@@ -81,6 +82,23 @@ def test_a_fit_ends_at_the_strength_that_it_finds(whole):
     assert finish and finish == pytest.approx([search["chosen"]] * len(finish))
     assert result.rows[-1].strength == pytest.approx(result.final_strength)
     assert fit.stopwatch.seconds_by_part["final_strength"] > 0
+
+
+def test_all_trials_come_to_rest_in_one_system(parts, monkeypatch):
+    made, at_rest, find = [], FitSystems.at_rest, FinalTrials.find
+    monkeypatch.setattr(FitSystems, "at_rest", lambda *given, **how: made.append(1) or at_rest(*given, **how))
+    tried = []
+
+    def finding(*given):
+        before = len(made)
+        found = find(*given)
+        tried.append((len(found.trials), len(made) - before))
+        return found
+
+    monkeypatch.setattr(FinalTrials, "find", finding)
+    flexible_fit(parts).run()
+    ((trials, systems),) = tried
+    assert trials > 1 and systems == 1 and len(made) == 2  # the other is that of the last minimisation
 
 
 def test_a_weaker_end_has_the_better_geometry(parts, whole):

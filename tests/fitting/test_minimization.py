@@ -16,6 +16,7 @@ from openmm_density.fitting.interrupts import Deadline
 from openmm_density.fitting.minimization import MOST_PASSES, Minimizer
 from openmm_density.fitting.stability import Safeguard
 from openmm_density.models.chemistry.contacts import CLASH_OVERLAP
+from openmm_density.restraints import IdealGeometryRestraint
 from openmm_density.restraints.contacts import CONTACT_FORCE_CONSTANT, CONTACT_MARGIN, ContactRestraint
 
 PREPARED = SimpleNamespace(model=SimpleNamespace(path="some.pdb"))
@@ -120,7 +121,7 @@ def pressed_together(pull, held="contact"):
     context.setPositions([[0.0, 0.0, 0.0], [0.16, 0.0, 0.0]])
 
     def at_rest(density, positions, stiff):
-        contacts = ContactRestraint(topology, positions)
+        contacts, ideal = ContactRestraint(topology, positions), IdealGeometryRestraint(topology, positions)
         parted = copy.deepcopy(system)
         force, name = contacts.create_force(), contacts.parameter_name
         stiff = " + ".join((name, *EXCESS_PARAMETERS))
@@ -128,7 +129,8 @@ def pressed_together(pull, held="contact"):
         for parameter in EXCESS_PARAMETERS:
             force.addGlobalParameter(parameter, 0.0)
         parted.addForce(force)
-        return parted, contacts
+        held = SimpleNamespace(terms=ideal.terms, parameter_name=name, force_constant=contacts.force_constant)
+        return parted, held, contacts
 
     systems = SimpleNamespace(
         force_backend="TorchForce",
@@ -158,7 +160,8 @@ def test_what_a_density_spoils_is_held_the_more_stiffly_until_it_is_near_enough(
         tried.append(positions)
         return 1.0, (*factors, 1.0)[len(tried) - 1]
 
-    minimizer.bring_to_rest(context, None, 60, SimpleNamespace(requested=False), stiffer)
+    rest = minimizer.rest_of(context, None)
+    minimizer.bring_to_rest(context, rest, 60, SimpleNamespace(requested=False), stiffer)
     apart = positions_in_angstrom(context.getState(positions=True).getPositions(asNumpy=True))
     repulsion = stiffness * CONTACT_FORCE_CONSTANT
     contact = 2 * 1.7 - CLASH_OVERLAP + CONTACT_MARGIN
