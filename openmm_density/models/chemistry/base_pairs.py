@@ -116,9 +116,10 @@ class Bases:
         """Return the base pairs of a start, and those that heat or a bend hides in it. `positions` (N, 3) in Å.
 
         Besides those of `find_base_pairs` they are complementary bases with all bonds, however tilted, or that face each other
-        where a helix goes on, with bonds that may be open.
+        where a helix goes on, with bonds that may be open. Pairs in a helix that their sequence forbids, whose bonds all are
+        long, are left out.
         """
-        found = self.pairs(positions)
+        found = self._allowed(self.pairs(positions))
         hidden = self._hidden(found, positions)
         bonds, owners = self._complementary(np.searchsorted(self.residues, hidden))
         return BasePairs(
@@ -127,6 +128,29 @@ class Bases:
             np.concatenate([found.bonds, bonds]),
             np.concatenate([found.owners, len(found.residues) + owners]),
             np.concatenate([found.lengths, lengths_of(positions, bonds)]),
+        )
+
+    def _allowed(self, found: BasePairs) -> BasePairs:
+        """Return the pairs without those between two others that cannot pair by their sequence and have only long bonds."""
+        base = dict(zip(self.residues.tolist(), self.kinds.tolist()))
+        pairs = [tuple(pair) for pair in found.residues.tolist()]
+        present = set(pairs)
+        shortest = np.full(len(pairs), np.inf)
+        np.minimum.at(shortest, found.owners, found.lengths)
+        forbidden = [
+            length > _BONDED
+            and not _complement(base[a], base[b])
+            and {(a - 1, b + 1), (a + 1, b - 1)} <= present
+            for (a, b), length in zip(pairs, shortest.tolist())
+        ]
+        kept = ~np.array(forbidden, dtype=bool)
+        of_kept = kept[found.owners]
+        return BasePairs(
+            found.residues[kept],
+            tuple(family for family, keep in zip(found.families, kept.tolist()) if keep),
+            found.bonds[of_kept],
+            (np.cumsum(kept) - 1)[found.owners[of_kept]],
+            found.lengths[of_kept],
         )
 
     def bonded(self, positions: np.ndarray) -> np.ndarray:

@@ -84,20 +84,21 @@ def test_bases_that_are_stacked_or_apart_are_no_pairs(small_data: Path, rna: Mod
     assert by_number(app.Topology(), np.zeros((0, 3))) == {}
 
 
-def test_bases_that_face_each_other_and_cannot_pair_are_told(
-    small_data: Path, rna: Model, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bases_that_face_each_other_and_cannot_pair_are_told(small_data: Path, rna: Model) -> None:
     assert not len(Bases(rna.topology).mismatched(find_base_pairs(rna.topology, rna.positions)))
     model = read_model(small_data / "zoo/1bna_duplex.pdb")
     found = find_base_pairs(model.topology, model.positions)
-    fewer = replace(found, residues=np.delete(found.residues, 4, axis=0))
+    fewer = replace(found, residues=np.delete(found.residues, 6, axis=0))
     assert not len(Bases(model.topology).mismatched(fewer))  # open, but by their sequence a pair
-    thymine = next(residue for residue in model.topology.residues() if residue.id == "20")
+    thymine = next(residue for residue in model.topology.residues() if residue.id == "7")
     next(atom for atom in thymine.atoms() if atom.name == "O4").name = "N4"  # a cytosine beside adenine
-    assert Bases(model.topology).mismatched(fewer).tolist() == [[4, 19]]
-    monkeypatch.setattr(Bases, "pairs_to_hold", lambda *_: fewer)
-    (note,) = BasePairRestraint(model.topology, model.positions).notes[1:]
-    assert "sequence forbids it: A DA 5 - B DT 20." in note
+    assert Bases(model.topology).mismatched(fewer).tolist() == [[6, 17]]
+    # Its bonds would be 3.7 Å or longer: they count as those of a stretched start, but are not held.
+    assert len(find_base_pairs(model.topology, model.positions).residues) == len(found.residues)
+    restraint = BasePairRestraint(model.topology, model.positions)
+    assert restraint.n_terms == len(found.bonds) - 2
+    (note,) = restraint.notes[1:]
+    assert "sequence forbids it: A DT 7 - B DA 18." in note
 
 
 def test_pairs_that_heat_or_a_bend_hides_in_a_start_are_held(small_data: Path, rna: Model) -> None:
