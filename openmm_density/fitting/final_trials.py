@@ -29,8 +29,8 @@ from .run_state import RunState
 from .stability import Unstable
 from .stage_context import StageContext
 
-TRIAL_SHARE = 0.02
-"""Steps of a trial, as a part of those of the protocol."""
+TRIAL_STEPS, TRIAL_SHARE = 100, 0.02
+"""Steps of a trial, at most, also as a part of those of the protocol: four times as many change RMSZ by half a hundredth."""
 HALTS_BEFORE, HALTS_AFTER = 4, 6
 """Halts of the quenches before and after these: what becomes stiff all at once would be heat, and the geometry of a warm model
 tells nothing."""
@@ -47,7 +47,7 @@ class FinalTrials:
         self._dictionaries = dictionaries
         self._engine, self._protocol, self._topology = engine, protocol, topology
         interval = protocol.density_interval
-        self._steps = interval * math.ceil(TRIAL_SHARE * protocol.steps / interval)
+        self._steps = interval * math.ceil(min(TRIAL_STEPS, TRIAL_SHARE * protocol.steps) / interval)
 
     def geometry(self, positions: np.ndarray) -> GeometryReport:
         """Return the geometry of the model with positions (N, 3) in Å."""

@@ -32,7 +32,7 @@ LONGEST_MOVE = 0.03
 NEARLY = 0.05
 """Å by which pairs may be farther apart than contacts let them, and count."""
 REFACTORED = 25
-"""Iterations after which the stiffness is found anew: other atoms meet."""
+"""Iterations after which contacts are found anew: other atoms meet."""
 FALL = 0.005
 """kJ/mol for each atom by which the energy has to fall in `LOOK_BACK` iterations for a minimisation to go on."""
 LOOK_BACK = 10
@@ -58,12 +58,11 @@ class Stiffness:
             for atoms, sigmas in terms.planes.grouped()
         ]
 
-    def factored(self, positions: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-        """Return what solves for displacements (3N,) in nm with forces in kJ/mol/nm, at positions (N, 3) in nm."""
+    def held(self, positions: np.ndarray) -> csr_array:
+        """Return the stiffness (3N, 3N) in kJ/mol/nm² of all but contacts, at positions (N, 3) in nm."""
         size = positions.size
         places = positions * ANGSTROM_PER_NANOMETER
-        near = self._contacts.where(self._contacts.measured(places) < self._contacts.values + NEARLY)
-        rows = [_as_rows(terms.atoms, _derivatives(terms, places), size) for terms in (*self._terms, near)]
+        rows = [_as_rows(terms.atoms, _derivatives(terms, places), size) for terms in self._terms]
         for atoms, scale in self._planes:
             apart = places[atoms] - places[atoms].mean(axis=1, keepdims=True)
             normals = np.linalg.svd(apart)[2][:, None, None, 2]
@@ -72,14 +71,19 @@ class Stiffness:
             distances = (np.eye(count) - 1.0 / count)[..., None] * normals * scale[:, :, None, None]
             members = np.repeat(atoms[:, None], count, axis=1).reshape(-1, count)
             rows.append(_as_rows(members, distances.reshape(len(members), -1), size))
-        jacobian = ANGSTROM_PER_NANOMETER * vstack(rows)
-        matrix = (jacobian.T @ jacobian + REST_OF_STIFFNESS * eye_array(size)).tocsc()
+        return _squared(vstack(rows)) + REST_OF_STIFFNESS * eye_array(size)
+
+    def factored(self, held: csr_array, positions: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+        """Return what solves for displacements (3N,) in nm with forces in kJ/mol/nm, with contacts at positions (N, 3) in nm."""
+        places = positions * ANGSTROM_PER_NANOMETER
+        near = self._contacts.where(self._contacts.measured(places) < self._contacts.values + NEARLY)
+        matrix = held + _squared(_as_rows(near.atoms, _derivatives(near, places), positions.size))
         ordered = {
             "permc_spec": "MMD_AT_PLUS_A",
             "diag_pivot_thresh": 0.0,
             "options": {"SymmetricMode": True},
         }
-        solve, moves = splu(matrix, **ordered).solve, np.repeat(self._moves, 3)
+        solve, moves = splu(matrix.tocsc(), **ordered).solve, np.repeat(self._moves, 3)
         return lambda forces: np.where(moves, solve(np.where(moves, forces, 0.0)), 0.0)
 
 
@@ -116,6 +120,11 @@ def _derivatives(terms: IdealTerms, positions: np.ndarray) -> np.ndarray:
     return np.nan_to_num(found)
 
 
+def _squared(derivatives: csr_array) -> csr_array:
+    """Return the matrix in 1/nm² of the sum of squares whose derivatives by positions in Å these are, half of it."""
+    return ANGSTROM_PER_NANOMETER**2 * (derivatives.T @ derivatives)
+
+
 def _as_rows(atoms: np.ndarray, derivatives: np.ndarray, size: int) -> csr_array:
     columns = (3 * atoms[:, :, None] + np.arange(3)).reshape(len(atoms), 3 * atoms.shape[1])
     begins = np.arange(len(atoms) + 1) * columns.shape[1]
@@ -130,12 +139,13 @@ def minimize(
     The energy never rises; atoms without mass stay. Each iteration costs one evaluation of energy and forces, seldom two.
     """
     positions, energy, forces = energy_and_forces(context)
-    solve = stiffness.factored(positions)
+    held = stiffness.held(positions)
+    solve = stiffness.factored(held, positions)
     changes: deque[tuple[np.ndarray, np.ndarray]] = deque(maxlen=_MEMORY)
     energies = [energy]
     for number in range(iterations):
         if number and number % REFACTORED == 0:
-            solve = stiffness.factored(positions)
+            solve = stiffness.factored(held, positions)
         if stop is not None and stop.requested:
             break
         step = _proposed(forces.ravel(), changes, solve).reshape(-1, 3)

@@ -56,7 +56,7 @@ def test_what_is_stiff_answers_a_force_as_the_energy_does():
     context, stiffness, _ = chain()
     minimize(context, stiffness, 500)
     at_rest = found(context)[0]
-    solve = stiffness.factored(at_rest)
+    solve = stiffness.factored(stiffness.held(at_rest), at_rest)
     one, other = np.random.default_rng(1).normal(size=(2, at_rest.size))
     assert one @ solve(other) == pytest.approx(other @ solve(one)) and one @ solve(one) > 0
     # Along a stiff bond atoms hardly move, beside it they do.
