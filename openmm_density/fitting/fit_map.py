@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from openmm import app
 
 from ..base.errors import InputError, as_argument
+from ..energies.form_factors import SIGMA_PER_RESOLUTION
 from ..maps.corrections import MapCorrections
 from ..maps.density_map import DensityMap
+from ..maps.fourier import mirror_filtered
+from ..maps.grids import index_reach
 from ..maps.half_maps import check_half_maps, check_halves_of_map
 from ..maps.map_agreement import check_free_map
 from ..models.symmetry_operators import SymmetryOperators
 from ..validation.correlation import MapCorrelation
+
+SHARPENED_FROM, LEAST_BLUR = 4.0, 1.35
+"""Resolution in Å and width of atoms, in those of the resolution, from which on a map is sharpened in the end: only then do its
+details count. At 3.6 Å the correlation falls by as much as Q-scores rise."""
+FADING = 0.9, 1.2
+"""Frequencies, in those of the resolution, between which a sharpened map fades: beyond it noise is what would grow most."""
 
 
 class FitMap:
@@ -52,6 +61,30 @@ class FitMap:
         if key not in self._correlations:
             self._correlations[key] = MapCorrelation(self.density_map, *key)
         return self._correlations[key]
+
+    def blurred_to(self, resolution: float) -> DensityMap:
+        """Return the map at a coarser resolution, in Å."""
+        return self.density_map.gaussian_filter(
+            SIGMA_PER_RESOLUTION * np.sqrt(resolution**2 - self.resolution**2)
+        )
+
+    def sharpening(self, blur: float) -> float:
+        """Return by which width of atoms the map is sharpened in the end, where it shows a blur; 1 where it is left as it is."""
+        return blur if blur >= LEAST_BLUR and self.resolution >= SHARPENED_FROM else 1.0
+
+    def sharpened(self, blur: float) -> DensityMap:
+        """Return the map as one that shows atoms as wide as its resolution says, where it shows them wider by a factor."""
+        resolution, read = self.resolution, self.density_map
+        variance = (SIGMA_PER_RESOLUTION * resolution) ** 2 * (blur**2 - 1)
+        reach = np.zeros(3, int) if read.periodic else index_reach(read.matrix, 3 * resolution)[::-1]
+
+        def transfer(s2: np.ndarray) -> np.ndarray:
+            frequency = resolution * np.sqrt(np.maximum(s2, 0))
+            faded = np.clip((frequency - FADING[0]) / (FADING[1] - FADING[0]), 0, 1)
+            growth = np.exp(2 * np.pi**2 * variance * np.minimum(s2, resolution**-2))
+            return 0.5 * (1 + np.cos(np.pi * faded)) * growth
+
+        return replace(read, data=mirror_filtered(read.data, read.matrix, transfer, reach))
 
     def shows(self, operators: SymmetryOperators | None) -> dict[str, Any]:
         """Return whose form factors it shows, and whether solvent, as refinements of B factors and occupancies take it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -18,7 +18,6 @@ from ..base.errors import InputError, as_argument
 from ..base.wording import listing, residue_label
 from ..energies.density_fit import DensityFit
 from ..energies.forces import backend_problem, best_backend
-from ..energies.form_factors import SIGMA_PER_RESOLUTION
 from ..energies.mate_contacts import add_symmetry_contacts
 from ..maps.checks import widest_side
 from ..models.chemistry.monomers.terms import GeometryTerms
@@ -262,24 +261,25 @@ class FitSystems:
         blur: float = 1.0,
         stiff: bool = False,
         left: tuple[int, ...] = (),
+        sharpened: float = 1.0,
     ) -> tuple[DensityFit, openmm.System]:
         """Return the density force at a resolution, which is that of the map or coarser, and the System with it.
 
         Each is built once; of a large model, where each takes a fifth of a gigabyte, the newest one is kept.
-        `resolution` in Å; a coarser one than the map's blurs the map. `left`: residues that the density does not pull.
+        `resolution` in Å; one coarser than the map's blurs it. `left`: residues that are not pulled. `sharpened`: by which blur.
         """
         own = self.density.resolution
-        resolution = own if resolution is None else resolution
-        key = (resolution, pressure, blur, stiff, left)
+        resolution = resolution or own
+        key = (resolution, pressure, blur, stiff, left, sharpened)
         if key not in self._systems:
             if self.plain.getNumParticles() > LARGE:
                 self.forget()
             density = self._density_blurred(blur, left)
             if resolution > own:
-                sigma = SIGMA_PER_RESOLUTION * np.sqrt(resolution**2 - own**2)
-                density = self._density_blurred(1.0, left).with_map(
-                    self._fit_map.density_map.gaussian_filter(sigma), resolution
-                )
+                coarse = self._fit_map.blurred_to(resolution)
+                density = self._density_blurred(1.0, left).with_map(coarse, resolution)
+            elif sharpened > 1.0:
+                density = density.with_map(self._fit_map.sharpened(sharpened), own)
             system = self.with_density(density, stiff)
             if pressure is not None:
                 barostat = openmm.MonteCarloBarostat(pressure, self._protocol.stages[0].temperature[0])
@@ -288,7 +288,9 @@ class FitSystems:
             self._systems[key] = density, system
         return self._systems[key]
 
-    def of_stage(self, stage: Stage, positions: np.ndarray) -> tuple[DensityFit, openmm.System]:
+    def of_stage(
+        self, stage: Stage, positions: np.ndarray, ended: Sequence[Mapping[str, Any]] = ()
+    ) -> tuple[DensityFit, openmm.System]:
         """Return a stage's density force, as wide as the map shows the model (Å), without unsure residues, and its System."""
         blur, left = 1.0, self.not_pulled(positions)
         fixed = stage.final or stage.resolution is not None or stage.strength[1] == 0
@@ -299,7 +301,9 @@ class FitSystems:
             blur = max(
                 widths, key=lambda width: self._density_blurred(width, left).similarity_of_fitted(fitted)
             )
-        return self.at(stage.resolution, stage.pressure, blur, stage.final, left)
+        shown = [each["blur"] for each, past in zip(ended, self._protocol.stages) if not past.final]
+        sharpened = self._fit_map.sharpening(shown[-1]) if stage.final and shown else 1.0
+        return self.at(stage.resolution, stage.pressure, blur, stage.final, left, sharpened)
 
     def not_pulled(self, positions: np.ndarray) -> tuple[int, ...]:
         """Return the residues of a prediction that the density does not pull at positions (N, 3) in Å."""

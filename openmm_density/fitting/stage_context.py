@@ -30,13 +30,14 @@ class StageContext:
     what follows the similarity (``adaptive``, ``until_converged``) by `follow`.
 
     `state` of which positions, velocities and box are taken. Attributes: `density` at the resolution of the stage, with
-    Gaussians as wide as the map shows the model there.
+    Gaussians as wide as the map shows the model there, or a map sharpened as much.
     """
 
     def __init__(self, engine: Engine, state: RunState, stage: Stage) -> None:
         self._engine, self.stage = engine, stage
         systems, dynamics = engine.systems, engine.dynamics
-        self.density, system = systems.of_stage(stage, state.positions * ANGSTROM_PER_NANOMETER)
+        positions = state.positions * ANGSTROM_PER_NANOMETER
+        self.density, system = systems.of_stage(stage, positions, state.ended)
         self.context = engine.contexts.lend(self, system, dynamics.integrator(state, stage))
         self.restore(state)
         self.context.setParameter(self.density.parameter_name, 0.0)

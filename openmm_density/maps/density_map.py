@@ -13,7 +13,7 @@ from scipy import fft, ndimage
 
 from ..base.errors import InputError, as_argument
 from ..base.units import checked_length, positions_in_angstrom, takes_units
-from .fourier import fourier_filtered, fourier_resampled
+from .fourier import fourier_resampled, mirror_filtered
 from .grids import (
     MOST_VOXELS,
     cell_parameters,
@@ -316,10 +316,10 @@ class DensityMap:
                 found=sigma,
                 remedy="give a smaller one in Å",
             )
-        inside = tuple(slice(width, width + n) for width, n in zip(widths, self.shape))
-        padded = np.pad(self.data, [(width, width) for width in widths], mode="symmetric")
-        smooth = fourier_filtered(padded, self.matrix, lambda s2: np.exp(-2 * np.pi**2 * sigma**2 * s2))
-        return replace(self, data=smooth[inside])
+        smooth = mirror_filtered(
+            self.data, self.matrix, lambda s2: np.exp(-2 * np.pi**2 * sigma**2 * s2), widths
+        )
+        return replace(self, data=smooth)
 
     def normalized(self) -> DensityMap:
         """Return the map with mean 0 and standard deviation 1 over all its voxels."""

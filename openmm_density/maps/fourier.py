@@ -24,6 +24,15 @@ def fourier_filtered(data: np.ndarray, matrix: np.ndarray, transfer: Transfer) -
     return fft.irfftn(spectrum, s=data.shape).astype(np.float32, copy=False)
 
 
+def mirror_filtered(
+    data: np.ndarray, matrix: np.ndarray, transfer: Transfer, reach: Sequence[int]
+) -> np.ndarray:
+    """Return an array filtered as by `fourier_filtered`, first continued by its mirror image: `reach` (z, y, x) at each face."""
+    inside = tuple(slice(width, width + n) for width, n in zip(reach, data.shape))
+    padded = np.pad(data, [(width, width) for width in reach], mode="symmetric")
+    return fourier_filtered(padded, matrix, transfer)[inside]
+
+
 def low_passed(
     data: np.ndarray,
     matrix: np.ndarray,

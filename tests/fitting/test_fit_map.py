@@ -28,3 +28,31 @@ def test_a_point_is_carried_along_with_its_voxel(fitted):
     there, here = (each.origin + each.matrix @ voxel for each in (wider.density_map, read))
     assert wider.carried_along(here) == pytest.approx(there)
     assert FitMap(read, 5.0).carried_along(here) == pytest.approx(here)
+
+
+@pytest.mark.parametrize("periodic", [False, True])
+def test_sharpened_by_its_blur_it_shows_an_atom_as_wide_as_its_resolution_says_and_nothing_finer(periodic):
+    size, step, resolution, blur = 40, 1.0, 5.0, 1.5
+    index = np.minimum(np.arange(size), size - np.arange(size))  # of an atom in the middle, seen from there
+    square = sum(axis.astype(float) ** 2 for axis in np.meshgrid(index, index, index))
+
+    def shown(sigma):
+        return np.fft.fftshift(np.exp(-0.5 * step**2 * square / sigma**2) / sigma**3).astype(np.float32)
+
+    sigma = 0.225 * resolution
+    wide = DensityMap(shown(blur * sigma), step * np.eye(3), np.zeros(3), periodic)
+    sharp = FitMap(wide, resolution).sharpened(blur).data
+    found, expected = (np.abs(np.fft.fftn(each)) for each in (sharp, shown(sigma)))
+    s = np.sqrt(square) / (size * step) * resolution
+    # A finite box cuts off what rings farthest out.
+    assert found[s < 0.88] == pytest.approx(expected[s < 0.88], abs=0.01 * float(expected.max()))
+    assert found[s > 1.22].max() < 0.01 * found.max()
+
+
+def test_maps_are_sharpened_where_they_are_coarse_and_blurred(fitted):
+    asked = {
+        (d, blur): FitMap(fitted[0].density_map, d).sharpening(blur)
+        for d in (3.6, 5.0)
+        for blur in (1.2, 1.5)
+    }
+    assert asked == {(3.6, 1.2): 1.0, (3.6, 1.5): 1.0, (5.0, 1.2): 1.0, (5.0, 1.5): 1.5}

@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+import numpy as np
 import openmm
 import pytest
 
@@ -90,6 +91,21 @@ def test_gaussians_are_wider_only_where_similarities_can_be_compared(fitted):
     assert systems.of_stage(Stage("draw", 4), positions) is systems.at(blur=widest)
     assert systems.of_stage(Stage("coarse", 4, resolution=8.0), positions) is systems.at(8.0)
     assert systems.of_stage(Stage("free", 4, strength=0.0), positions) is systems.at()
+
+
+def test_the_last_map_is_sharpened_only_where_it_shows_wide_atoms(fitted):
+    fit, result = fitted
+    final, draw = Stage("finish", 4, final=True), Stage("draw", 4)
+
+    def density(stage, blur):
+        return fit._systems.of_stage(stage, result.final, [{"blur": blur}])[0]
+
+    assert density(final, 1.2) is density(final, 1.0) is fit.density
+    sharp = density(final, 1.35)
+    assert sharp.resolution == RESOLUTION and density(draw, 1.35) is density(draw, 1.0)
+    expected = fit.density.with_map(fit.fit_map.sharpened(1.35), RESOLUTION)
+    assert np.array_equal(sharp.target.data, expected.target.data)
+    assert not np.array_equal(sharp.target.data, fit.density.target.data)
 
 
 @pytest.mark.parametrize("platform", ["CPU", "Reference", "OpenCL"])
