@@ -24,6 +24,7 @@ from ..models.chemistry.sugar_puckers import find_sugars
 from ..models.chemistry.topologies import bonded_neighbours
 from ..models.merging import call_for_each, terms_of
 from ..restraints import IdealGeometryRestraint
+from ..restraints.contacts import CONTACT_FORCE_CONSTANT, ContactRestraint
 from ..restraints.ideal_geometry import add_ideal_terms
 from ..restraints.sugar_puckers import SugarPuckerRestraint
 from ..validation.beta_carbons import BetaCarbons
@@ -93,6 +94,20 @@ def forces_at_rest(topology: app.Topology, ideal: IdealGeometryRestraint) -> lis
     for force in forces:
         force.setForceGroup(ideal.force_group)
     return forces
+
+
+def contacts_at_rest(
+    topology: app.Topology,
+    positions: np.ndarray,
+    ideal: IdealGeometryRestraint,
+    apart: np.ndarray | None = None,
+) -> ContactRestraint:
+    """Return what keeps atoms apart, in the same group, that are near contact at positions (N, 3) in Å.
+
+    `apart` int (P, 2): pairs that never occur together.
+    """
+    options = {"reach": CONTACT_REACH, "apart": apart, "force_group": ideal.force_group}
+    return ContactRestraint(topology, positions, CONTACT_SCALE * CONTACT_FORCE_CONSTANT, **options)
 
 
 def forces_of_puckers(topology: app.Topology, positions: np.ndarray, force_group: int) -> list[openmm.Force]:

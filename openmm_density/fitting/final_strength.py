@@ -16,6 +16,7 @@ from typing import Any
 
 from ..energies.calibration import STRENGTH_BOUNDS
 from ..validation.geometry import GeometryReport
+from ..validation.ideal_values import GeometryScores
 from .improvement import most_borne
 
 MOST_ANGLE_RMSZ, MOST_BOND_RMSZ = 0.7, 0.5
@@ -140,7 +141,7 @@ def excess(
     return math.log(max(known)) if known else math.nan
 
 
-def stiffer(report: GeometryReport) -> tuple[float, float]:
+def stiffer(report: GeometryReport | GeometryScores) -> tuple[float, float]:
     """Return the factors by which bonds and angles would have to be stiffer to be within their bounds; 1 where they are.
 
     RMSZ fall by less than the stiffness grows, as what pulls gives way, too.

@@ -14,16 +14,14 @@ from openmm import app
 
 from openmm_density.kernels import compilation
 
-from ..base.errors import InputError, as_argument
 from ..base.wording import listing, residue_label
 from ..energies.density_fit import DensityFit
 from ..energies.forces import backend_problem, best_backend
 from ..energies.mate_contacts import add_symmetry_contacts
 from ..maps.checks import widest_side
 from ..models.chemistry.monomers.terms import GeometryTerms
-from ..models.confidence import SURE, UNSURE
+from ..models.confidence import UNSURE
 from ..models.merging import CopiedParticles, add_copies
-from ..models.predicted_errors import expected_errors, predicted_domains
 from ..models.preparation import Prepared
 from ..models.symmetry_operators import SymmetryOperators
 from ..restraints import (
@@ -36,20 +34,21 @@ from ..restraints import (
     SugarPuckerRestraint,
     make_restraints,
 )
-from ..restraints.contacts import CONTACT_FORCE_CONSTANT, ContactRestraint
+from ..restraints.contacts import ContactRestraint
 from .final_geometry import (
-    CONTACT_REACH,
-    CONTACT_SCALE,
     RESTRAINT_SCALES,
+    contacts_at_rest,
     forces_at_rest,
     forces_of_puckers,
     stiffen,
 )
 from .fit_map import FitMap
+from .fit_result import FitResult
 from .installed_extensions import extensions
 from .options import RestraintOptions, RunOptions
 from .protocols import COARSE, NEAR_CC, Protocol, Stage
 from .unseen import unseen_residues, unshown_residues, without_unseen_atoms
+from .written_atoms import labels_of
 
 FORCE_FIELD_GROUP, RESTRAINT_GROUP, DENSITY_GROUP = 0, 1, 2
 
@@ -59,6 +58,7 @@ BLURS = (1.0, 1.1, 1.2, 1.35, 1.5)
 """Widths that an atom's Gaussian may have, in those of the map's resolution. Many maps show atoms wider than their resolution
 says; narrower ones crowd where the density is highest, into clashes."""
 
+_UNCHARGED_MATES = "Charges of symmetry mates are left out: the implicit solvent does not know of the mates."
 # How close the oscillations out of a plane may come to the longest stable step.
 STABLE_FRACTION = 0.95
 
@@ -98,9 +98,10 @@ class FitSystems:
             [name for name in names if name not in apart],
             *where,
             force_group=RESTRAINT_GROUP,
-            options=_restraint_options(names, prepared, restraint_options),
+            options=restraint_options.of_each(names, prepared),
         )
-        self.notes = _notes_on_mates(self.operators, prepared.solvent)
+        screened = self.operators is not None and prepared.solvent != "none"
+        self.notes = [_UNCHARGED_MATES] if screened else []
         self._anchors = self._anchored(cc_initial)
         self.planarity: PlanarityRestraint | None = None
         # Of this one density and planarity learn masses, charges and molecules.
@@ -191,24 +192,44 @@ class FitSystems:
         self, density: DensityFit | None, positions: np.ndarray, stiff: bool
     ) -> tuple[openmm.System, IdealGeometryRestraint, ContactRestraint]:
         """Return the System of a last minimisation from positions (N, 3) in Å, its ideal geometry, and contacts."""
-        where = self.prepared.topology, positions
-        stiffness = CONTACT_SCALE * CONTACT_FORCE_CONSTANT
-        contacts = ContactRestraint(*where, stiffness, reach=CONTACT_REACH, force_group=RESTRAINT_GROUP)
-        ideal = self._ideal or IdealGeometryRestraint(
-            *where, dictionaries=self.dictionaries, force_group=RESTRAINT_GROUP
-        )
+        ideal = self.ideal_geometry(positions)
+        contacts = contacts_at_rest(self.prepared.topology, positions, ideal)
         # Constraints would be springs, which take the minimiser four times as long.
         system = self._restrained(constraints=None, rigidWater=False)
         if stiff:
             self._stiffen(system, ideal.terms)
-        more = forces_at_rest(self.prepared.topology, ideal)
-        if any(isinstance(each, SugarPuckerRestraint) for each in self.restraints):
-            more += forces_of_puckers(*where, RESTRAINT_GROUP)
-        for force in (contacts.create_force(), *more, *([] if self._ideal else ideal.create_forces())):
+        for force in self._forces_at_rest(ideal, positions):
             system.addForce(force)
+        if self._ideal is None and ideal.planes.planes:
+            system.addForce(ideal.create_force_of(ideal.planes, system.getNumParticles()))
+        system.addForce(contacts.create_force())
         if density is not None:
             system.addForce(self._density_force(density))
         return system, ideal, contacts
+
+    def at_rest_of(self, result: FitResult) -> openmm.System:
+        """Return the same of a result without a density, its fitted conformers behind the model."""
+        found = result.conformers
+        if found is None or not len(found.copies):
+            return self.at_rest(None, result.final, stiff=True)[0]
+        copied = found.copies.copied(labels_of(self.prepared), found.positions)
+        where = found.copies.others.joined, found.positions, copied
+        ideal = self.ideal_geometry(result.final)
+        return self.with_copied_atoms(None, *where, stiff=True, free=True, ideal=ideal)[1]
+
+    def ideal_geometry(self, positions: np.ndarray) -> IdealGeometryRestraint:
+        """Return the ideal geometry of a last minimisation: of stages that name it, else from positions (N, 3) in Å."""
+        return self._ideal or IdealGeometryRestraint(
+            self.prepared.topology, positions, dictionaries=self.dictionaries, force_group=RESTRAINT_GROUP
+        )
+
+    def _forces_at_rest(self, ideal: IdealGeometryRestraint, positions: np.ndarray) -> list[openmm.Force]:
+        """Return what a last minimisation has beside other Systems but planes and contacts: forces that can have copies."""
+        topology = self.prepared.topology
+        forces = forces_at_rest(topology, ideal)
+        if any(isinstance(each, SugarPuckerRestraint) for each in self.restraints):
+            forces += forces_of_puckers(topology, positions, RESTRAINT_GROUP)
+        return forces if self._ideal else [*forces, *ideal.create_forces_of_terms()]
 
     def with_density(self, density: DensityFit, stiff: bool = False) -> openmm.System:
         """Return force field, stiff where that is asked for (see `final_geometry`), restraints, and a density force."""
@@ -225,31 +246,43 @@ class FitSystems:
 
     def with_copied_atoms(
         self,
-        density: DensityFit,
+        density: DensityFit | None,
         topology: app.Topology,
         positions: np.ndarray,
         copied: CopiedParticles,
         stiff: bool,
         free: bool = False,
-    ) -> tuple[DensityFit, openmm.System]:
-        """Return a density force and its System, with copies of some atoms behind them all; `positions` (N + K, 3) in Å."""
+        ideal: IdealGeometryRestraint | None = None,
+    ) -> tuple[DensityFit | None, openmm.System]:
+        """Return a density force and its System, with copies of some atoms behind them all; `positions` (N + K, 3) in Å.
+
+        `ideal`: the geometry of a last minimisation, whose System, see `at_rest`, is then that of the copies, too.
+        """
         options = {"constraints": None, "rigidWater": False} if free else {}
         system = self.prepared.system(hydrogen_mass=self._protocol.hydrogen_mass, **options)
         # Forces of our own are made for a number of particles.
         held = (*self.restraints, *self._anchors)
-        made = chain.from_iterable(restraint.create_forces() for restraint in held)
-        for force in (*made, *self._forces_of_extensions()):
+        made = chain.from_iterable(
+            each.create_forces_of_terms() if each is self._ideal else each.create_forces() for each in held
+        )
+        n_particles = system.getNumParticles()
+        at_rest = [] if ideal is None else self._forces_at_rest(ideal, positions[:n_particles])
+        for force in (*made, *self._forces_of_extensions(), *at_rest):
             system.addForce(force)
         if stiff:
-            self._stiffen(system)
-        n_particles = system.getNumParticles()
+            self._stiffen(system, None if ideal is None else ideal.terms)
         add_copies(system, copied)
         if self.operators is not None:
             self._add_contacts(system, self.operators, topology, positions, copied.apart)
-        if self.planarity is not None:
-            planes = self.planarity.planes.with_copies(copied.numbering(n_particles))
-            backend = self._force_options().get("backend", "auto")
-            system.addForce(self.planarity.create_force_of(planes, system.getNumParticles(), backend))
+        if ideal is not None:
+            system.addForce(contacts_at_rest(topology, positions, ideal, copied.apart).create_force())
+        backend = self._force_options().get("backend", "auto")
+        for restraint in (self.planarity, ideal or self._ideal):
+            if restraint is not None and restraint.planes.planes:
+                planes = restraint.planes.with_copies(copied.numbering(n_particles))
+                system.addForce(restraint.create_force_of(planes, system.getNumParticles(), backend))
+        if density is None:
+            return None, system
         fitted = density.with_copies(topology, copied.originals, copied.weights, positions, system)
         system.addForce(fitted.create_force(**self._force_options()))
         return fitted, system
@@ -464,37 +497,3 @@ def own_backend(platform: str) -> tuple[str, str | None]:
     """Return which forces of our own a platform has, and why they do not work here: found out once, in a second on a GPU."""
     backend = "CudaGraphForce" if platform == "CUDA" else "NativeForce"
     return backend, backend_problem(backend)
-
-
-def _notes_on_mates(operators: SymmetryOperators | None, solvent: str) -> list[str]:
-    """Return what a fit with symmetry mates does otherwise."""
-    if operators is None or solvent == "none":
-        return []
-    return ["Charges of symmetry mates are left out: the implicit solvent does not know of the mates."]
-
-
-def _restraint_options(
-    names: Iterable[str], prepared: Prepared, restraint_options: RestraintOptions
-) -> dict[str, dict[str, Any]]:
-    """Return what restraints are told beside the start."""
-    options: dict[str, dict[str, Any]] = {}
-    restrain_to = restraint_options.restrain_to
-    if prepared.solvent == "water" and "position" in names:
-        options["position"] = {"periodic": True}
-    if restrain_to is not None:
-        if "distance" not in names:
-            raise InputError(
-                'is for the restraint "distance", which no stage has',
-                argument="restrain_to",
-                remedy=f"add it to {as_argument('restraints')}, or leave {as_argument('restrain_to')} out",
-            )
-        options["distance"] = {"reference": restrain_to}
-    elif "distance" in names and prepared.plddt is not None:
-        options["distance"] = {"expected_error": expected_errors(prepared.plddt, prepared.predicted_errors)}
-    if "torsion" in names and prepared.plddt is not None:
-        options["torsion"] = {"residues": prepared.plddt >= SURE}
-    if "elastic" in names and prepared.predicted_errors is not None:
-        options["elastic"] = {"domains": predicted_domains(prepared.predicted_errors)}
-    if "ideal-geometry" in names:
-        options["ideal-geometry"] = {"dictionaries": restraint_options.dictionaries}
-    return options

@@ -363,15 +363,18 @@ class FlexibleFit:
         """Return what a fitted model says of the map, found out once, and beside the fit where that has processes."""
         return examine_fitted(self.fit_map, self.solute, result, self.threads, self.beside)
 
-    @takes_units("positions")
-    def context_at_rest(self, positions: np.ndarray) -> openmm.Context:
-        """Return a Context of a last minimisation from positions (N, 3) in Å without a density, see `final_geometry`."""
-        system, *_ = self._systems.at_rest(None, positions, stiff=True)
+    def context_at_rest(self, result: FitResult) -> openmm.Context:
+        """Return a Context of a last minimisation of a result without a density, see `final_geometry`, fitted conformers last."""
+        system = self._systems.at_rest_of(result)
         return make_context(system, openmm.VerletIntegrator(0.001), self._run.engine.platform)
 
     @takes_units("positions")
     def moved(self, result: FitResult, positions: np.ndarray) -> FitResult:
-        """Return a result with its model at other positions (N, 3) in Å, and what is measured of it there."""
+        """Return a result with its model at other positions (N, 3) in Å, and what is measured of it there.
+
+        Of (N + K, 3) the last are those of fitted conformers.
+        """
+        beside, positions = positions, positions[: len(result.final)]
         in_input = self.prepared.input_positions(positions)
         found = result.conformers
         moved = replace(
@@ -381,7 +384,7 @@ class FlexibleFit:
             similarity_final=self.density.similarity(positions),
             ca_rmsd_final=self._measurements.ca_rmsd(positions),
         )
-        return moved if found is None else moved.with_found(conformers=found.moved(positions))
+        return moved if found is None else moved.with_found(conformers=found.moved(beside))
 
     def run(
         self,

@@ -187,13 +187,22 @@ class Minimizer:
         `stiffer` returns for positions (N, 3) in Å by which factors their bonds and angles are to be held more stiffly, 1 where
         they are near enough to the ideal ones. That costs less correlation than a weaker pull.
         """
-        resting, ideal = rest.context, rest.ideal
+        resting = rest.context
         positions = with_hydrogens_opposite(self._systems.prepared.topology, _positions(context))
         resting.setPositions(positions / ANGSTROM_PER_NANOMETER)
         there = set(resting.getParameters())  # a barostat is not
         for name, value in context.getParameters().items():
             if name in there:
                 resting.setParameter(name, value)
+        self.rest_in(rest, iterations, stop, stiffer)
+        context.setPositions(resting.getState(positions=True).getPositions())
+
+    def rest_in(
+        self, rest: Rest, iterations: int, stop: Stop, stiffer: Callable[[np.ndarray], Sequence[float]]
+    ) -> None:
+        """Do the same from where the Context of a `Rest` is, whose parameters are those of the stage."""
+        resting, ideal = rest.context, rest.ideal
+        there = set(resting.getParameters())
         for restraint in self._systems.restraints:
             name, times = restraint.parameter_name, RESTING_SCALES.get(restraint.name, 1.0)
             if name in there:
@@ -208,7 +217,6 @@ class Minimizer:
             if np.all(factors <= 1.0):
                 break
             stiffness *= factors
-        context.setPositions(resting.getState(positions=True).getPositions())
 
 
 class _Stoppable(openmm.MinimizationReporter):

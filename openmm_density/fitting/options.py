@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,9 +11,11 @@ from ..base.errors import InputError, as_argument
 from ..base.progress import shown_progress
 from ..maps.density_map import DensityMap
 from ..models.chemistry.planes import PlaneSet, find_planes
+from ..models.confidence import SURE
 from ..models.force_field_xml import load_force_field
 from ..models.force_fields import force_field_files
 from ..models.ligand_potentials import XTB, FoundPotentials, gives_potentials
+from ..models.predicted_errors import expected_errors, predicted_domains
 from ..models.preparation import Prepared, prepare
 from ..models.structures import Model
 from ..restraints.planarity import SIGMA
@@ -134,3 +136,27 @@ class RestraintOptions:
         """Return the flat groups of a model, with σ by default where they are left to the force field."""
         sigma = SIGMA if self.planarity is None else self.planarity
         return find_planes(model.topology, model.positions, sigma, self.dictionaries)
+
+    def of_each(self, names: Iterable[str], prepared: Prepared) -> dict[str, dict[str, Any]]:
+        """Return what restraints are told beside the start, by their names."""
+        options: dict[str, dict[str, Any]] = {}
+        if prepared.solvent == "water" and "position" in names:
+            options["position"] = {"periodic": True}
+        if self.restrain_to is not None:
+            if "distance" not in names:
+                raise InputError(
+                    'is for the restraint "distance", which no stage has',
+                    argument="restrain_to",
+                    remedy=f"add it to {as_argument('restraints')}, or leave {as_argument('restrain_to')} out",
+                )
+            options["distance"] = {"reference": self.restrain_to}
+        elif "distance" in names and prepared.plddt is not None:
+            error = expected_errors(prepared.plddt, prepared.predicted_errors)
+            options["distance"] = {"expected_error": error}
+        if "torsion" in names and prepared.plddt is not None:
+            options["torsion"] = {"residues": prepared.plddt >= SURE}
+        if "elastic" in names and prepared.predicted_errors is not None:
+            options["elastic"] = {"domains": predicted_domains(prepared.predicted_errors)}
+        if "ideal-geometry" in names:
+            options["ideal-geometry"] = {"dictionaries": self.dictionaries}
+        return options

@@ -30,9 +30,10 @@ class ContactRestraint(PairRestraint):
     The pairs are those near contact in ``positions``, up to `reach` Å beyond. Use it in a minimisation, not in dynamics, in which
     others meet.
 
-    `topology` with bonds. `positions` (N, 3) in Å where plain; they decide which pairs may meet. `force_constant`,
-    `parameter_name`, `force_group`, `periodic` as for `openmm_density.restraints.Restraint`; k is in kJ/mol/nm². Raises
-    InputError if the numbers of atoms differ, a position is not a number, or the force constant is negative.
+    `topology` with bonds. `positions` (N, 3) in Å where plain; they decide which pairs may meet. `apart` int (P, 2), the lower
+    index first: pairs that never occur together, as atoms of alternate conformers. `force_constant`, `parameter_name`,
+    `force_group`, `periodic` as for `openmm_density.restraints.Restraint`; k is in kJ/mol/nm². Raises InputError if the
+    numbers of atoms differ, a position is not a number, or the force constant is negative.
     """
 
     name = "contact"
@@ -46,11 +47,16 @@ class ContactRestraint(PairRestraint):
         force_constant: Any = None,
         *,
         reach: float = REACH,
+        apart: np.ndarray | None = None,
         **common: Any,
     ) -> None:
         super().__init__(topology, positions, force_constant, **common)
-        self.pairs, clash = ContactAtoms(self.topology).near(self.start, reach)
-        self.lengths = clash + CONTACT_MARGIN
+        pairs, clash = ContactAtoms(self.topology).near(self.start, reach)
+        meet = np.ones(len(pairs), dtype=bool)
+        if apart is not None:
+            numbers = np.array([len(self._atoms), 1])
+            meet = ~np.isin(pairs @ numbers, apart @ numbers)
+        self.pairs, self.lengths = pairs[meet], clash[meet] + CONTACT_MARGIN
 
     def _energy(self) -> str:
         return f"0.5*{self.parameter_name}*max(0, target - r)^2"

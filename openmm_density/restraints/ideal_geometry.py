@@ -15,6 +15,7 @@ from ..base.errors import InputError
 from ..base.units import ANGSTROM_PER_NANOMETER
 from ..base.wording import listing
 from ..models.chemistry.monomers.terms import GeometryTerms, IdealTerms, find_terms
+from ..models.chemistry.planes import PlaneSet
 from ..models.merging import call_for_each
 from .pairs import distances
 from .planarity import force_of_planes, stable_timestep, stiffness, violated_planes
@@ -94,11 +95,16 @@ class IdealGeometryRestraint(Restraint):
         self.notes = _notes(self.terms)
 
     @property
+    def planes(self) -> PlaneSet:
+        """The planes of `terms`."""
+        return self.terms.planes
+
+    @property
     def n_terms(self) -> int:
         """Number of bonds, angles, torsions, volumes and planes."""
         terms = self.terms
         kinds = (terms.bonds, terms.angles, terms.torsions, terms.volumes)
-        return sum(len(kind.atoms) for kind in kinds) + len(terms.planes.planes)
+        return sum(len(kind.atoms) for kind in kinds) + len(self.planes.planes)
 
     def create_force(self) -> openmm.Force:
         """Refuse to build one force for all kinds of terms: see `create_forces`."""
@@ -109,6 +115,13 @@ class IdealGeometryRestraint(Restraint):
 
     def create_forces(self) -> list[openmm.Force]:
         """Build the forces that ``System.addForce`` takes: of bonds, angles, torsions, volumes and planes."""
+        forces = self.create_forces_of_terms()
+        return (
+            [*forces, self.create_force_of(self.planes, len(self._atoms))] if self.planes.planes else forces
+        )
+
+    def create_forces_of_terms(self) -> list[openmm.Force]:
+        """Build the same without that of planes: forces of OpenMM, of whose terms copies of atoms can have their own."""
         k = f"0.5*{self.parameter_name}"
         kinds = (
             (openmm.CustomBondForce(f"{k}*((r - ideal)/sigma)^2"), self.terms.bonds, 0.1),
@@ -125,19 +138,20 @@ class IdealGeometryRestraint(Restraint):
             if len(terms.atoms):
                 add_ideal_terms(force, terms, scale)
                 forces.append(self._finish(force))
-        if self.terms.planes.planes:
-            forces.append(
-                force_of_planes(
-                    self.terms.planes,
-                    len(self._atoms),
-                    self.parameter_name,
-                    self.force_constant,
-                    name=type(self).__name__,
-                    energy=1.0,
-                    force_group=self.force_group,
-                )
-            )
         return forces
+
+    def create_force_of(self, planes: PlaneSet, n_particles: int, backend: str = "auto") -> openmm.Force:
+        """Build one force for other planes, as `PlanarityRestraint.create_force_of`."""
+        return force_of_planes(
+            planes,
+            n_particles,
+            self.parameter_name,
+            self.force_constant,
+            name=type(self).__name__,
+            energy=1.0,
+            backend=backend,
+            force_group=self.force_group,
+        )
 
     def violations(self, positions: Any) -> list[Violation]:
         """List the terms more than 4 σ off, the worst of each kind first; see `Restraint.violations`."""

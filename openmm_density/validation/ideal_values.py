@@ -134,9 +134,11 @@ class IdealValues:
         self._peptides = peptide_torsions(topology)
         self._known: dict[bytes, tuple[Any, ...]] = {}
 
-    def scores(self, positions: np.ndarray) -> GeometryScores:
-        """Return the Z-scores at positions (N, 3) in Å."""
+    def scores(self, positions: np.ndarray, of: np.ndarray | None = None) -> GeometryScores:
+        """Return the Z-scores at positions (N, 3) in Å; `of` bool (N,): only of what has one of these atoms."""
         bonds, angles, *left_out = self._at(positions)
+        if of is not None:
+            bonds, angles = (kind.where(of[kind.atoms].any(axis=1)) for kind in (bonds, angles))
         outliers = []
         rms = []
         for kind, scale in ((bonds, 1.0), (angles, 180.0 / np.pi)):

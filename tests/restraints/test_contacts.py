@@ -52,6 +52,13 @@ def test_a_force_constant_of_zero_disables_it(native: Model, pressed: np.ndarray
     assert energy_at(context, pressed) == 0
 
 
+def test_what_never_occurs_together_is_not_parted(native: Model, pressed: np.ndarray) -> None:
+    every = ContactRestraint(native.topology, pressed)
+    some = ContactRestraint(native.topology, pressed, apart=every.pairs[::2])
+    np.testing.assert_array_equal(some.pairs, every.pairs[1::2])
+    np.testing.assert_array_equal(some.lengths, every.lengths[1::2])
+
+
 def test_nothing_to_part() -> None:
     topology = app.Topology()
     residue = topology.addResidue("HOH", topology.addChain())

@@ -149,17 +149,16 @@ def fitted_conformers(
         if stop.requested:
             return None
         found = fit.with_occupancies(found, occupancies(found), *how, stop)
+        missing = not_shown(found, fit_map.resolution)
+        everything = list(range(len(copies.groups)))
+        shown = everything if protocol.conformers == "both" else groups_shown(found, missing)
+        missing = [replace(each, written=each.group in shown) for each in missing]
+        if not shown:
+            return replace(none, not_shown=missing)
+        found = fit.at_rest(found, shown, *how, stop)
     except (InputError, SimulationError) as error:
         problem = f"Alternate conformers follow the fitted ones rigidly, as they cannot be fitted: {error}"
         return replace(none, notes=[*copies.left, problem])
-    missing = not_shown(found, fit_map.resolution)
-    everything = list(range(len(copies.groups)))
-    shown = everything if protocol.conformers == "both" else groups_shown(found, missing)
-    missing = [replace(each, written=each.group in shown) for each in missing]
-    if not shown:
-        return replace(none, not_shown=missing)
-    if shown != everything:
-        found = fit.of_groups(found, shown, *how, stop)
     return replace(found, notes=copies.left, not_shown=missing)
 
 

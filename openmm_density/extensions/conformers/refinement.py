@@ -18,15 +18,20 @@ from ...energies.density_fit import DensityFit
 from ...fitting.descent import descend
 from ...fitting.dynamics import set_temperature
 from ...fitting.engine import Engine
+from ...fitting.final_strength import stiffer
 from ...fitting.fit_systems import RESTRAINT_GROUP
 from ...fitting.interrupts import Stop
+from ...fitting.minimization import Minimizer, Rest
 from ...fitting.platforms import make_context
 from ...fitting.protocols import Protocol, Stage
-from ...fitting.stability import is_blow_up
+from ...fitting.stability import Safeguard, is_blow_up
 from ...fitting.written_atoms import labels_of
 from ...models.chemistry.elements import is_hydrogen
+from ...models.chemistry.stereocentres import with_hydrogens_opposite
 from ...models.chemistry.torsions import torsion_angles
 from ...models.preparation import Prepared
+from ...restraints import IdealGeometryRestraint
+from ...validation.ideal_values import IdealValues
 from .copies import ConformerCopies, where_given
 from .fitted import FittedConformers
 
@@ -112,7 +117,7 @@ class ConformerFit:
             positions=self._minimized(found.positions, density, stage, strength, stop),
         )
 
-    def of_groups(
+    def at_rest(
         self,
         found: FittedConformers,
         groups: list[int],
@@ -121,14 +126,22 @@ class ConformerFit:
         strength: float,
         stop: Stop,
     ) -> FittedConformers:
-        """Return those of some groups, minimised with the model's own conformers of the others, which have all of the density."""
+        """Return those of some groups in ideal geometry, the model's own conformers of the others with all of the density."""
         assert self._given is not None and self._moves is not None
         n = found.copies.n_atoms
         kept = np.concatenate([np.ones(n, dtype=bool), np.isin(found.copies.group_of_copy, groups)])
         self._given, self._moves = self._given[kept], self._moves[kept]
         found = found.with_only(groups)
         self._copies = found.copies
-        return replace(found, positions=self._minimized(found.positions, density, stage, strength, stop))
+        systems, topology = self._engine.systems, found.copies.others.joined
+        start = with_hydrogens_opposite(topology, found.positions)
+        ideal = systems.ideal_geometry(start[:n])
+        context = self._context(start, density, stage, strength, ideal=ideal)
+        safeguard = Safeguard(topology, context.getSystem())
+        minimizer = Minimizer(systems, safeguard, *self._engine.platform)
+        rest = Rest(context, ideal, None)
+        minimizer.rest_in(rest, ITERATIONS, stop, StiffnessAsked(found.copies))
+        return replace(found, positions=_checked(context))
 
     def _start(self, positions: np.ndarray, density: DensityFit) -> np.ndarray:
         """Return where all atoms start (Å): each residue's own conformer as given or as fitted, what agrees better."""
@@ -149,11 +162,16 @@ class ConformerFit:
         return chosen
 
     def _system(
-        self, density: DensityFit, positions: np.ndarray, stiff: bool, free: bool
+        self,
+        density: DensityFit,
+        positions: np.ndarray,
+        stiff: bool,
+        free: bool,
+        ideal: IdealGeometryRestraint | None = None,
     ) -> tuple[DensityFit, openmm.System]:
         copied = self._copies.copied(labels_of(self._prepared), positions)
         return self._engine.systems.with_copied_atoms(
-            density, self._copies.others.joined, positions, copied, stiff, free
+            density, self._copies.others.joined, positions, copied, stiff, free, ideal
         )
 
     def _context(
@@ -163,10 +181,11 @@ class ConformerFit:
         stage: Stage,
         strength: float,
         integrator: openmm.Integrator | None = None,
+        ideal: IdealGeometryRestraint | None = None,
     ) -> openmm.Context:
         systems = self._engine.systems
         free = integrator is None
-        _, system = self._system(density, start, stage.final, free)
+        _, system = self._system(density, start, stage.final, free, ideal)
         assert self._given is not None and self._moves is not None
         system.addForce(torsion_hold(self._copies, self._given, RESTRAINT_GROUP))
         freeze(system, ~self._moves)
@@ -216,6 +235,25 @@ class ConformerFit:
                 raise
             return start
         return self._minimized(warm, density, stage, strength, stop)
+
+
+class StiffnessAsked:
+    """By which factors bonds and angles of conformers are to be held more stiffly, see `Minimizer.bring_to_rest`.
+
+    Of these alone: the rest of the model, which stays where it is, would hide them.
+    """
+
+    def __init__(self, copies: ConformerCopies) -> None:
+        self._copies = copies
+        self._values = IdealValues(copies.others.topology)
+        self._alternating = np.isin(np.arange(copies.n_atoms), copies.others.originals)
+
+    def __call__(self, positions: np.ndarray) -> np.ndarray:
+        """Return those of bonds and angles at positions (N + K, 3) in Å."""
+        labels = ("", *sorted(set(self._copies.others.labels)))
+        models = (self._copies.positions_of(positions, label) for label in labels)
+        scores = (self._values.scores(model, self._alternating) for model in models)
+        return np.max([stiffer(each) for each in scores], axis=0)
 
 
 def of_conformers(

@@ -14,15 +14,14 @@ from openmm import unit
 from ...base.units import ANGSTROM_PER_NANOMETER
 from ...energies.atomic_parameters.b_factors import BOUNDS
 from ...energies.atomic_parameters.levels import b_level
-from ...energies.atomic_parameters.model_atoms import ModelAtoms
 from ...fitting.fit_result import FitResult
 from ...fitting.flexible_fit import FlexibleFit
-from ...fitting.written_atoms import prepared_occupancies
 from ...models.chemistry.elements import is_hydrogen
 from ...report import OutputFolder
 from ..crystals import Phased, Reflections
 from .amplitude_likelihood import AmplitudeLikelihood
 from .models import model_of, phased_model
+from .refined_atoms import RefinedAtoms
 
 MACROCYCLES = 3
 """Of new scale, solvent and σ_A, then positions, then B factors."""
@@ -54,7 +53,7 @@ class AmplitudeRefinement:
     def refine(self, result: FitResult) -> FitResult:
         """Return the result with its model refined; a sentence on what became of R-work is added to the notes of the fit."""
         values = []
-        context = self._fit.context_at_rest(result.final)
+        context = self._fit.context_at_rest(result)
         for restraint in self._fit.restraints:
             if restraint.name in RELEASED:
                 context.setParameter(restraint.parameter_name, 0.0)
@@ -79,18 +78,16 @@ class _Macrocycle:
 
     def __init__(self, fit: FlexibleFit, context: openmm.Context, phased: Phased, result: FitResult) -> None:
         self._fit, self._context, self._phased, self._result = fit, context, phased, result
-        prepared = result.prepared
-        atoms = list(prepared.topology.atoms())
-        in_input = prepared.prepared_index[prepared.prepared_index >= 0]
-        self._scattering = np.array([i for i in in_input if atoms[i].element is not None], dtype=np.int64)
+        self._refined = refined = RefinedAtoms.of(result)
+        self._scattering = refined.in_file
+        atoms = list(refined.atoms.topology.atoms())
         self._light = np.array([is_hydrogen(atom) for atom in atoms])
-        occupancies = prepared_occupancies(result)
         self._likelihood = AmplitudeLikelihood(
             phased,
             [atoms[i].element.symbol for i in self._scattering],
-            result.final[self._scattering],
-            prepared.b_factors[self._scattering],
-            occupancies[self._scattering],
+            refined.atoms.positions[self._scattering],
+            refined.b_factors[self._scattering],
+            refined.atoms.occupancies[self._scattering],
         )
 
     def refined(self) -> FitResult:
@@ -99,14 +96,11 @@ class _Macrocycle:
         result = self._fit.moved(self._result, positions)
         if result.b_factors is None:
             return result
-        b_factors = self._b_factors(positions, result.b_factors.level)
-        prepared = replace(result.prepared, b_factors=b_factors)
-        refined = replace(result.b_factors, b_factors=b_factors.copy())
-        return replace(result, prepared=prepared).with_found(b_factors=refined)
+        return self._refined.with_b_factors(result, self._b_factors(positions, result.b_factors.level))
 
     def _positions(self) -> np.ndarray:
-        """Return refined positions of all atoms, (N, 3) in Å."""
-        scattering, b_factors = self._scattering, self._result.prepared.b_factors[self._scattering]
+        """Return refined positions of all atoms, (N + K, 3) in Å."""
+        scattering, b_factors = self._scattering, self._refined.b_factors[self._scattering]
         curvature = np.where(self._light, HYDROGEN_CURVATURE, BONDED_CURVATURE)
         curvature[scattering] += WEIGHT * self._likelihood.curvatures(b_factors)[0]
 
@@ -117,7 +111,7 @@ class _Macrocycle:
             gradient[scattering] += WEIGHT * found.by_position
             return energy + WEIGHT * found.loss, gradient.ravel()
 
-        start, curvatures = self._result.final.ravel(), np.repeat(curvature, 3)
+        start, curvatures = self._refined.atoms.positions.ravel(), np.repeat(curvature, 3)
         return minimized(evaluate, start, curvatures, POSITION_ITERATIONS, LONGEST_MOVE).x.reshape(-1, 3)
 
     def _energy(self, positions: np.ndarray) -> tuple[float, np.ndarray]:
@@ -129,10 +123,9 @@ class _Macrocycle:
         return energy / KT, -np.array(forces) / ANGSTROM_PER_NANOMETER / KT
 
     def _b_factors(self, positions: np.ndarray, level_name: str) -> np.ndarray:
-        """Return refined B factors of all atoms, (N,) in Å²."""
-        given = self._result.prepared.b_factors
-        atoms = ModelAtoms.of(self._result.prepared.topology, positions, np.ones(len(positions)))
-        level = b_level(level_name, atoms.topology, positions, atoms.scattering)
+        """Return refined B factors of all atoms, (N + K,) in Å²."""
+        given, atoms = self._refined.b_factors, self._refined.atoms
+        level = b_level(level_name, atoms.topology, positions, atoms.scattering, atoms.groups(None))
         group, n = level.group_of_atom, level.n_groups
         # Hydrogens go with the atom that they are bound to; of others the data know nothing.
         of_scattering = np.where(atoms.place >= 0, group[atoms.place], -1)[self._scattering]
