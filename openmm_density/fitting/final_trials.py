@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -46,6 +47,7 @@ class FinalTrials:
     ) -> None:
         self._dictionaries = dictionaries
         self._engine, self._protocol, self._topology = engine, protocol, topology
+        self._found_bounds: Future[GeometryBounds] | None = None
         interval = protocol.density_interval
         self._steps = interval * math.ceil(min(TRIAL_STEPS, TRIAL_SHARE * protocol.steps) / interval)
 
@@ -56,6 +58,14 @@ class FinalTrials:
     @cached_property
     def _assessed(self) -> ModelGeometry:
         return ModelGeometry(self._topology, self._dictionaries)
+
+    def find_bounds_beside(self, state: RunState) -> None:
+        """Begin to find the bounds of a run where these are needed, in a thread: OpenMM's steps leave Python to it."""
+        if self._protocol.final_strength_sought != "auto":
+            return
+        finding = ThreadPoolExecutor(1, "bounds of the final strength")
+        self._found_bounds = finding.submit(self.bounds, state)
+        finding.shutdown(wait=False)
 
     def bounds(self, state: RunState) -> GeometryBounds:
         """Return the bounds that the relaxed model sets."""
@@ -79,7 +89,9 @@ class FinalTrials:
                 return StrengthTrial.of(strength, None)
             return None if stop.requested else StrengthTrial.of(strength, report)
 
-        found = find_final_strength(measured, self.bounds(state), most)
+        begun, self._found_bounds = self._found_bounds, None
+        bounds = self.bounds(state) if begun is None else begun.result()
+        found = find_final_strength(measured, bounds, most)
         self._engine.safeguard.begin(state.positions)
         return found
 

@@ -92,6 +92,8 @@ class FitRun:
             warnings.simplefilter("ignore", DeveloperWarning)
             watch = Watch(progress or (lambda *_: None), stop, self._protocol.steps)
             state = self._first_state(folder, watch)
+            if self._beside.has_processes and state.final_strength is None:
+                self._trials.find_bounds_beside(state)
             for extension in self.extensions:
                 running.enter_context(extension.running(state))
             while state.stage < len(self._protocol.stages) and not stop.requested:

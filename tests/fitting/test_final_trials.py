@@ -12,6 +12,7 @@ from openmm_density.fitting.checkpoints import RunFolder
 from openmm_density.fitting.dynamics import Dynamics
 from openmm_density.fitting.final_strength import LEAST, MOST_TIMES
 from openmm_density.fitting.final_trials import FinalTrials
+from openmm_density.fitting.fit_run import FitRun
 from openmm_density.fitting.fit_systems import FitSystems
 from openmm_density.fitting.flexible_fit import FlexibleFit
 from openmm_density.fitting.protocols import Protocol, Stage, find_protocol
@@ -99,6 +100,19 @@ def test_all_trials_come_to_rest_in_one_system(parts, monkeypatch):
     flexible_fit(parts).run()
     ((trials, systems),) = tried
     assert trials > 1 and systems == 1 and len(made) == 2  # the other is that of the last minimisation
+
+
+def test_bounds_found_beside_the_dynamics_are_the_same(parts, whole, monkeypatch):
+    first = FitRun._first_state
+
+    def beginning(run, *given):
+        state = first(run, *given)
+        run._trials.find_bounds_beside(state)
+        monkeypatch.setattr(FinalTrials, "bounds", None)  # are not found again
+        return state
+
+    monkeypatch.setattr(FitRun, "_first_state", beginning)
+    assert_same(flexible_fit(parts).run(), whole[1])
 
 
 def test_a_weaker_end_has_the_better_geometry(parts, whole):
