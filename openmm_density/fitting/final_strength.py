@@ -133,14 +133,6 @@ def _with_noise(count: int) -> int:
     return count + math.isqrt(count)
 
 
-def excess(
-    of: StrengthTrial | GeometryReport, bonds: float = MOST_BOND_RMSZ, angles: float = MOST_ANGLE_RMSZ
-) -> float:
-    """Return the logarithm of how many times its bound the RMSZ of bonds or angles is; nan where there are none."""
-    known = [ratio for ratio in (of.bond_rmsz / bonds, of.angle_rmsz / angles) if ratio > 0]
-    return math.log(max(known)) if known else math.nan
-
-
 def stiffer(report: GeometryReport | GeometryScores) -> tuple[float, float]:
     """Return the factors by which bonds and angles would have to be stiffer to be within their bounds; 1 where they are.
 
@@ -208,12 +200,11 @@ def find_final_strength(
 def _crossing(trials: list[StrengthTrial], limited_by: list[str], bounds: GeometryBounds) -> float | None:
     """Return the strength at which the first of what limits it comes to its bound; None where that is not known."""
     found = [
-        _crossing_of_count(trials, name, getattr(bounds, name))
+        (_crossing_of_count if name.endswith("count") else _crossing_of_rmsz)(
+            trials, name, getattr(bounds, name)
+        )
         for name in limited_by
-        if name.endswith("count")
     ]
-    if any(name.endswith("rmsz") for name in limited_by):
-        found.append(_crossing_of_rmsz(trials, bounds))
     return min((each for each in found if each is not None), default=None)
 
 
@@ -228,10 +219,11 @@ def _crossing_of_count(trials: list[StrengthTrial], name: str, bound: int) -> fl
     return below[0] + part * (above[0] - below[0])
 
 
-def _crossing_of_rmsz(trials: list[StrengthTrial], bounds: GeometryBounds) -> float | None:
-    """Return where bonds and angles come to their bounds."""
-    known = {math.log(each.strength): excess(each, bounds.bond_rmsz, bounds.angle_rmsz) for each in trials}
-    nearest = sorted((at for at in known if math.isfinite(known[at])), key=lambda at: abs(known[at]))[:2]
+def _crossing_of_rmsz(trials: list[StrengthTrial], name: str, bound: float) -> float | None:
+    """Return where bonds or angles come to their bound: of each by itself, as the other may change little with the pull."""
+    ratios = {each.strength: getattr(each, name) / bound for each in trials}
+    known = {math.log(at): math.log(ratio) for at, ratio in ratios.items() if 0 < ratio < math.inf}
+    nearest = sorted(known, key=lambda at: abs(known[at]))[:2]
     if not nearest:
         return None
     first, last = nearest[0], nearest[-1]

@@ -76,6 +76,17 @@ def test_a_bound_on_a_count_that_no_pull_meets_does_not_let_go_of_the_map():
     assert found.bounds.clash_count == 4 + 2
 
 
+def test_angles_that_are_strained_without_a_pull_do_not_let_go_of_the_map():
+    """Those of EMD-5925 (1): near their bound at the least strength, while bonds and clashes exceed theirs at the largest."""
+    measure, asked = geometry(
+        bonds=lambda k: 0.5135 * (k / 400.0) ** 0.12,
+        angles=lambda k: 0.698 if k < 10.0 else 0.663,
+        clashes=lambda k: int(k / 40.0),
+    )
+    found = find_final_strength(measure, replace(BOUNDS, clash_count=8), 400.0)
+    assert 360.0 / NEAR_ENOUGH <= found.chosen < 400.0 and len(asked) <= 4
+
+
 def test_a_geometry_that_bears_nothing_has_the_least_strength():
     measure, _asked = geometry(angles=lambda k: 0.8 if k <= LEAST else 1.2)
     found = find_final_strength(measure, BOUNDS, 200.0)
