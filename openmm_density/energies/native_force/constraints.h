@@ -88,8 +88,8 @@ inline Stars taken_stars(const OpenMM::System& system, std::vector<Constraint>& 
 
 class StarConstraints : public OpenMM::ReferenceConstraintAlgorithm {
 public:
-    // `others`: of the constraints that form no stars; may be null.
-    StarConstraints(Stars stars, OpenMM::ReferenceConstraintAlgorithm* others, OpenMM::ThreadPool& threads)
+    // `others`: of the constraints that form no stars; may be null, and so may `threads`.
+    StarConstraints(Stars stars, OpenMM::ReferenceConstraintAlgorithm* others, OpenMM::ThreadPool* threads)
         : stars(std::move(stars)), others(others), threads(threads) {}
 
     void apply(std::vector<OpenMM::Vec3>& before, std::vector<OpenMM::Vec3>& after, std::vector<double>& inverse_masses,
@@ -109,7 +109,7 @@ private:
     template <class Solve>
     void for_each_star(const Solve& solve) {
         const int64_t n = (int64_t) stars.centres.size();
-        const int64_t n_parts = std::min<int64_t>(threads.getNumThreads(), n / STARS_OF_A_THREAD);
+        const int64_t n_parts = std::min<int64_t>(threads == nullptr ? 1 : threads->getNumThreads(), n / STARS_OF_A_THREAD);
         const auto solve_part = [&](int64_t part, int64_t parts) {
             for (int64_t star = n * part / parts; star < n * (part + 1) / parts; star++)
                 solve(star);
@@ -118,11 +118,11 @@ private:
             solve_part(0, 1);
             return;
         }
-        threads.execute([&](OpenMM::ThreadPool&, int thread) {
+        threads->execute([&](OpenMM::ThreadPool&, int thread) {
             if (thread < n_parts)
                 solve_part(thread, n_parts);
         });
-        threads.waitForThreads();
+        threads->waitForThreads();
     }
 
     // Move atoms along the bonds as they were until these have their lengths. The centre c and leaf i move by -Σ_k λ_k r_k / m_c and
@@ -201,8 +201,18 @@ private:
 
     const Stars stars;
     const std::unique_ptr<OpenMM::ReferenceConstraintAlgorithm> others;
-    OpenMM::ThreadPool& threads;
+    OpenMM::ThreadPool* const threads;
 };
+
+// The threads of a platform's data, which do not have any before OpenMM 8.4.
+template <class Data>
+auto threads_in(Data& data, int) -> decltype(&data.threads) {
+    return &data.threads;
+}
+template <class Data>
+OpenMM::ThreadPool* threads_in(Data&, long) {
+    return nullptr;
+}
 
 OpenMM::ContextImpl* implementation_of(const OpenMM::Context& context);
 // A Context does not show it; an explicit instantiation may name what is private.
@@ -231,7 +241,7 @@ public:
         if (context == nullptr)
             return;
         auto* data = reinterpret_cast<OpenMM::ReferencePlatform::PlatformData*>(implementation_of(*context)->getPlatformData());
-        data->constraints->ccma = new StarConstraints(std::move(stars), data->constraints->ccma, data->threads);
+        data->constraints->ccma = new StarConstraints(std::move(stars), data->constraints->ccma, threads_in(*data, 0));
     }
 
 private:
