@@ -170,7 +170,8 @@ class FitResult:
     rows : list of Row
         The log.
     stages : list of dict
-        Of each stage that was started: its name, the steps done, its resolution, the strength and whether it converged.
+        Of each stage that was started: its name, the steps done, its resolution, how much wider than that its Gaussians were
+        (``blur``), by which width its map was sharpened (else 1), the strength and whether it converged.
     blow_ups : list of str
         A sentence on each time that the simulation became unstable and was rolled back.
     interrupted : bool

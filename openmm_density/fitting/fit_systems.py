@@ -35,13 +35,7 @@ from ..restraints import (
     make_restraints,
 )
 from ..restraints.contacts import ContactRestraint
-from .final_geometry import (
-    RESTRAINT_SCALES,
-    contacts_at_rest,
-    forces_at_rest,
-    forces_of_puckers,
-    stiffen,
-)
+from .final_geometry import RESTRAINT_SCALES, contacts_at_rest, forces_at_rest, forces_of_puckers, stiffen
 from .fit_map import FitMap
 from .fit_result import FitResult
 from .installed_extensions import extensions
@@ -334,9 +328,14 @@ class FitSystems:
             blur = max(
                 widths, key=lambda width: self._density_blurred(width, left).similarity_of_fitted(fitted)
             )
-        shown = [each["blur"] for each, past in zip(ended, self._protocol.stages) if not past.final]
-        sharpened = self._fit_map.sharpening(shown[-1]) if stage.final and shown else 1.0
+        sharpened = self.sharpening(stage, ended)
         return self.at(stage.resolution, stage.pressure, blur, stage.final, left, sharpened)
+
+    def sharpening(self, stage: Stage, ended: Sequence[Mapping[str, Any]]) -> float:
+        """Return by which width of atoms a stage's map is sharpened, after those that ended; 1 where it is as it was read."""
+        shown = [each["blur"] for each, past in zip(ended, self._protocol.stages) if not past.final]
+        is_blurred = (stage.resolution or 0.0) > self.density.resolution
+        return self._fit_map.sharpening(shown[-1]) if stage.final and shown and not is_blurred else 1.0
 
     def not_pulled(self, positions: np.ndarray) -> tuple[int, ...]:
         """Return the residues of a prediction that the density does not pull at positions (N, 3) in Å."""

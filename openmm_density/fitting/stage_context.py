@@ -135,6 +135,7 @@ class StageContext:
             "steps": state.stage_step,
             "resolution": resolution,
             "blur": self.density.resolution / resolution,
+            "sharpened": self._engine.systems.sharpening(self.stage, state.ended),
             "strength": self.strength / self.density.n_fitted_atoms,
             "converged": converged,
         }

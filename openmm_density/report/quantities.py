@@ -14,7 +14,7 @@ CC (``cc_…``, ``cc`` in log.csv)
     `openmm_density.validation.q_score.q_scores`.
 ``similarity``, ``similarity_…``
     The measure that the energy uses, `openmm_density.DensityFit.similarity`, with Gaussians of the map's own resolution;
-    those of a stage may be wider (``blur``), or its map coarser.
+    those of a stage may be wider (``blur``), or its map coarser or sharper (``sharpened``).
 """
 
 from __future__ import annotations

@@ -55,4 +55,7 @@ def test_maps_are_sharpened_where_they_are_coarse_and_blurred(fitted):
         for d in (3.6, 5.0)
         for blur in (1.2, 1.5)
     }
+    density = fitted[0].density_map
+    # Widths are quotients of resolutions, which some of these do not return.
+    assert all(FitMap(density, d).sharpening(1.35 * d / d) > 1.3 for d in (5.98, 6.06, 6.15))
     assert asked == {(3.6, 1.2): 1.0, (3.6, 1.5): 1.0, (5.0, 1.2): 1.0, (5.0, 1.5): 1.5}

@@ -1,5 +1,6 @@
 """The Systems of a fit."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -102,6 +103,9 @@ def test_the_last_map_is_sharpened_only_where_it_shows_wide_atoms(fitted):
 
     assert density(final, 1.2) is density(final, 1.0) is fit.density
     sharp = density(final, 1.35)
+    ends = (final, 1.35), (final, 1.2), (replace(final, resolution=2 * RESOLUTION), 1.35), (draw, 1.35)
+    told = [fit._systems.sharpening(stage, [{"blur": blur}]) for stage, blur in ends]
+    assert told == [1.35, 1.0, 1.0, 1.0]
     assert sharp.resolution == RESOLUTION and density(draw, 1.35) is density(draw, 1.0)
     expected = fit.density.with_map(fit.fit_map.sharpened(1.35), RESOLUTION)
     assert np.array_equal(sharp.target.data, expected.target.data)

@@ -162,11 +162,11 @@ def test_so_it_is_after_a_signal_in_the_last_minimisation(parts, uninterrupted, 
     full = whole.strength * fit.density.n_fitted_atoms
     minimize, asked = Minimizer.minimize, []
 
-    def interrupted(self, context, iterations, stop=None):
+    def interrupted(self, context, iterations, stop=None, *how):
         if dict(context.getParameters().items()).get("density_strength") == pytest.approx(full):
             signal.raise_signal(signal.SIGTERM)
             asked.append(stop.requested)
-        minimize(self, context, iterations, stop)
+        minimize(self, context, iterations, stop, *how)
 
     with monkeypatch.context() as patch:
         patch.setattr(Minimizer, "minimize", interrupted)
