@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import openmm
@@ -140,7 +140,8 @@ class ConformerFit:
         safeguard = Safeguard(topology, context.getSystem())
         minimizer = Minimizer(systems, safeguard, *self._engine.platform)
         rest = Rest(context, ideal, None)
-        minimizer.rest_in(rest, ITERATIONS, stop, StiffnessAsked(found.copies))
+        asked = StiffnessAsked(found.copies, systems.dictionaries)
+        minimizer.rest_in(rest, ITERATIONS, stop, asked)
         return replace(found, positions=_checked(context))
 
     def _start(self, positions: np.ndarray, density: DensityFit) -> np.ndarray:
@@ -243,9 +244,9 @@ class StiffnessAsked:
     Of these alone: the rest of the model, which stays where it is, would hide them.
     """
 
-    def __init__(self, copies: ConformerCopies) -> None:
+    def __init__(self, copies: ConformerCopies, dictionaries: Any = ()) -> None:
         self._copies = copies
-        self._values = IdealValues(copies.others.topology)
+        self._values = IdealValues(copies.others.topology, dictionaries=dictionaries)
         self._alternating = np.isin(np.arange(copies.n_atoms), copies.others.originals)
 
     def __call__(self, positions: np.ndarray) -> np.ndarray:

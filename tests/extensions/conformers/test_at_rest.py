@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gemmi
 import numpy as np
 import openmm
 import pytest
@@ -11,6 +12,7 @@ from openmm_density.extensions.crystal_fit.refined_atoms import RefinedAtoms
 from openmm_density.fitting.final_geometry import EXCESS_PARAMETERS
 from openmm_density.fitting.fit_systems import RESTRAINT_GROUP
 from openmm_density.fitting.written_atoms import input_b_factors, written_alternates
+from openmm_density.models.chemistry.monomers.library import TABLE
 
 
 def shaken(positions):
@@ -59,6 +61,22 @@ def test_bonds_of_either_conformer_ask_for_more_stiffness(two_conformers):
         positions = found.positions.copy()
         positions[atoms] = shaken(positions[atoms])
         assert (stiffness(positions) > stiffness(found.positions)).all()
+
+
+def test_dictionaries_tell_what_is_ideal_in_conformers(two_conformers, tmp_path):
+    found, longer = two_conformers.result.conformers, tmp_path / "longer.cif"
+    atoms = list(found.copies.others.topology.atoms())
+    table = gemmi.cif.read(str(TABLE))
+    document = gemmi.cif.Document()
+    listed = document.add_new_block("comp_list").init_loop("_chem_comp.", ["id", "group"])
+    for name in {atoms[k].residue.name for k in found.copies.others.originals}:
+        listed.add_row([name, "peptide"])
+        block = document.add_copied_block(table.find_block(f"comp_{name}"))
+        for row in block.find("_chem_comp_bond.", ["value_dist"]):
+            row[0] = str(1.1 * float(row[0]))
+    document.write_file(str(longer))
+    bonds, told = (StiffnessAsked(found.copies, given)(found.positions)[0] for given in ((), longer))
+    assert told > bonds
 
 
 def test_those_refined_against_amplitudes_are_those_that_are_written(two_conformers):
