@@ -72,7 +72,7 @@ def test_dictionaries_tell_what_is_ideal_in_conformers(two_conformers, tmp_path)
     for name in {atoms[k].residue.name for k in found.copies.others.originals}:
         listed.add_row([name, "peptide"])
         block = document.add_copied_block(table.find_block(f"comp_{name}"))
-        for row in block.find("_chem_comp_bond.", ["value_dist"]):
+        for row in block.find("_chem_comp_bond.", ["value_dist_nucleus"]):
             row[0] = str(1.1 * float(row[0]))
     document.write_file(str(longer))
     bonds, told = (StiffnessAsked(found.copies, given)(found.positions)[0] for given in ((), longer))
