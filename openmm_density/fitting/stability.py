@@ -21,7 +21,7 @@ HOT, TIMES_TOO_HOT = 1500.0, 4.0
 """Hotter than this, in K and in the temperature that is wanted, a simulation has blown up, whatever it does next."""
 ATOM_TIMES_TOO_HOT = 60.0
 """kT at the hottest bearable temperature that no single atom has as kinetic energy: by chance one has in 10²⁵."""
-# Of more atoms than these that are no numbers, those which were the first cannot be told from the others.
+# Of more atoms than these that are lost, those which were the first cannot be told from the others.
 _SPREAD = 50
 # nm; farther from the origin no model is, nor can floats of 32 bits tell its atoms apart there.
 _OUT_OF_THIS_WORLD = 1.0e5
@@ -135,7 +135,8 @@ class Safeguard:
         far = np.flatnonzero(distance > farthest)
         if len(far):
             far = far[np.argsort(-distance[far], kind="stable")]
-            raise Unstable(f"{self._named(far)} flew {ANGSTROM_PER_NANOMETER * distance[far[0]]:.3g} Å away")
+            said = f"{self._named(far)} flew {ANGSTROM_PER_NANOMETER * distance[far[0]]:.3g} Å away"
+            raise Unstable(said, everywhere=len(far) > _SPREAD)
         if hottest is not None:
             kinetic = 0.5 * self.masses * np.einsum("ij,ij->i", velocities, velocities)
             fast = np.flatnonzero(kinetic > ATOM_TIMES_TOO_HOT * _BOLTZMANN * hottest)

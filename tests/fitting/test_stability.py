@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import openmm
@@ -9,7 +10,7 @@ import pytest
 from openmm import app, unit
 
 from openmm_density.base.errors import InputError, SimulationError
-from openmm_density.fitting import FlexibleFit, find_protocol
+from openmm_density.fitting import FlexibleFit, find_protocol, minimization
 from openmm_density.fitting.checkpoints import RunFolder
 from openmm_density.fitting.dynamics import Dynamics
 from openmm_density.fitting.fit_run import FitRun
@@ -53,6 +54,24 @@ def moved(context, atom, to):
     positions = np.array(positions_of(context))
     positions[atom] = to
     context.setPositions(positions)
+
+
+def test_where_nearly_all_fly_those_are_named_on_which_forces_were_largest():
+    topology, system, force = app.Topology(), openmm.System(), openmm.CustomExternalForce("slope*x")
+    residue = topology.addResidue("MOL", topology.addChain("A"), "7")
+    force.addPerParticleParameter("slope")
+    for index in range(60):
+        topology.addAtom(f"C{index}", None, residue)
+        system.addParticle(12.0)
+        force.addParticle(index, [100.0 if index == 31 else 1.0])
+    system.addForce(force)
+    platform = openmm.Platform.getPlatformByName("Reference")
+    context = openmm.Context(system, openmm.VerletIntegrator(0.001), platform)
+    safeguard = Safeguard(topology, system)
+    safeguard.begin(np.zeros((60, 3)))
+    context.setPositions(np.full((60, 3), 1e9))
+    with pytest.raises(Unstable, match=r"60 atoms flew .*; before, forces were largest on A MOL 7 C31"):
+        safeguard.check(context)
 
 
 def test_what_is_sound_passes(leucine):
@@ -169,10 +188,9 @@ def explode_once(monkeypatch, atoms=(20, 40)):
 
 def nan_after(monkeypatch, times, atoms=(5, 6), of=lambda context: True):
     """Make the first minimisations leave atoms at NaN."""
-    minimize = openmm.LocalEnergyMinimizer.minimize
     blown = []
 
-    def spoilt(context, *args, **kwargs):
+    def spoilt(minimize, context, *args, **kwargs):
         minimize(context, *args, **kwargs)
         if of(context) and len(blown) < times:
             blown.append(context.getPlatform().getName())
@@ -180,7 +198,8 @@ def nan_after(monkeypatch, times, atoms=(5, 6), of=lambda context: True):
             positions[list(atoms)] = np.nan
             context.setPositions(positions)
 
-    monkeypatch.setattr(openmm.LocalEnergyMinimizer, "minimize", spoilt)
+    for place, name in ((openmm.LocalEnergyMinimizer, "minimize"), (minimization, "minimize_stiff")):
+        monkeypatch.setattr(place, name, partial(spoilt, getattr(place, name)))
     return blown
 
 
