@@ -10,6 +10,7 @@ import openmm
 
 from openmm_density.kernels import compilation
 
+from ...base.errors import InputError
 from ...base.plugins import platform_names
 from .force import load_force
 
@@ -49,20 +50,30 @@ def context_with_own_constraints(
     """Build a Context of the CPU platform in which our solver constrains bonds to hydrogens.
 
     OpenMM's takes for each Context a time that grows with the square of the number of constraints, half a minute for 80 000.
-    Water stays OpenMM's. A Context that is reinitialized later is constrained as OpenMM does.
+    Water stays OpenMM's. A Context that is reinitialized later is constrained as OpenMM does. What looks at constraints
+    as a Context is made, as `NoseHooverIntegrator` and `AndersenThermostat` do, finds too few: use ``openmm.Context`` for it.
 
     Parameters
     ----------
     system : openmm.System
-        It has the same constraints before and after.
+        It has the same constraints before and after. Meanwhile no other thread may use it.
     integrator, platform, properties
-        As for ``openmm.Context``.
+        As for ``openmm.Context``; the platform is the CPU platform.
 
     Raises
     ------
+    InputError
+        If the platform is another one.
     BuildError, OSError
         As `load_force`.
     """
+    if platform.getName() != "CPU":
+        raise InputError(
+            "must be the CPU platform",
+            argument="platform",
+            found=platform.getName(),
+            remedy="build the Context by openmm.Context",
+        )
     library, context = load_force(), None
     released = library.openmm_density_release_constraints(int(system.this))
     try:

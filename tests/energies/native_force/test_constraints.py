@@ -4,6 +4,7 @@ import numpy as np
 import openmm
 import pytest
 
+from openmm_density.base.errors import InputError
 from openmm_density.energies.forces import backend_problem
 from openmm_density.energies.native_force import context_with_own_constraints
 from openmm_density.models import prepare, read_model
@@ -133,6 +134,14 @@ def test_what_openmm_refuses_it_refuses_here(masses, constraints):
     with pytest.raises(openmm.OpenMMException) as there:
         on_reference(system)
     assert str(here.value) == str(there.value)
+
+
+def test_other_platforms_are_refused():
+    system, _ = of_molecules(METHANE)
+    reference = openmm.Platform.getPlatformByName("Reference")
+    with pytest.raises(InputError, match="must be the CPU platform, found Reference"):
+        context_with_own_constraints(system, openmm.VerletIntegrator(0.001), reference, {})
+    assert system.getNumConstraints() == 4
 
 
 def test_any_number_of_threads_gives_the_same_bits():
