@@ -373,3 +373,9 @@ def _own_force(
         raise BackendUnavailable(f"{error}{said}") from error
     except OSError as error:
         raise BackendUnavailable(f"it cannot be stored or loaded ({error})") from error
+
+
+def own_backend(platform: str) -> tuple[str, str | None]:
+    """Return which forces of our own a platform has, and why they do not work here: found out once, in a second on a GPU."""
+    backend = "CudaGraphForce" if platform == "CUDA" else "NativeForce"
+    return backend, backend_problem(backend)

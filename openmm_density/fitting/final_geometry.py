@@ -24,7 +24,7 @@ from ..models.chemistry.sugar_puckers import find_sugars
 from ..models.chemistry.topologies import bonded_neighbours
 from ..models.merging import call_for_each, terms_of
 from ..restraints import IdealGeometryRestraint
-from ..restraints.contacts import CONTACT_FORCE_CONSTANT, ContactRestraint
+from ..restraints.contacts import CONTACT_FORCE_CONSTANT, REACH, ContactRestraint
 from ..restraints.ideal_geometry import add_ideal_terms
 from ..restraints.sugar_puckers import SugarPuckerRestraint
 from ..validation.beta_carbons import BetaCarbons
@@ -101,12 +101,14 @@ def contacts_at_rest(
     positions: np.ndarray,
     ideal: IdealGeometryRestraint,
     apart: np.ndarray | None = None,
+    for_once: bool = False,
 ) -> ContactRestraint:
     """Return what keeps atoms apart, in the same group, that are near contact at positions (N, 3) in Å.
 
-    `apart` int (P, 2): pairs that never occur together.
+    `apart` int (P, 2): pairs that never occur together. `for_once`: whether for one minimisation alone, of fewer pairs.
     """
-    options = {"reach": CONTACT_REACH, "apart": apart, "force_group": ideal.force_group}
+    reach = REACH if for_once else CONTACT_REACH
+    options = {"reach": reach, "apart": apart, "force_group": ideal.force_group}
     return ContactRestraint(topology, positions, CONTACT_SCALE * CONTACT_FORCE_CONSTANT, **options)
 
 

@@ -16,7 +16,7 @@ from openmm_density.kernels import compilation
 
 from ..base.wording import listing, residue_label
 from ..energies.density_fit import DensityFit
-from ..energies.forces import backend_problem, best_backend
+from ..energies.forces import backend_problem, best_backend, own_backend
 from ..energies.mate_contacts import add_symmetry_contacts
 from ..maps.checks import widest_side
 from ..models.chemistry.monomers.terms import GeometryTerms
@@ -187,7 +187,8 @@ class FitSystems:
     ) -> tuple[openmm.System, IdealGeometryRestraint, ContactRestraint]:
         """Return the System of a last minimisation from positions (N, 3) in Å, its ideal geometry, and contacts."""
         ideal = self.ideal_geometry(positions)
-        contacts = contacts_at_rest(self.prepared.topology, positions, ideal)
+        is_large = self.plain.getNumParticles() > LARGE
+        contacts = contacts_at_rest(self.prepared.topology, positions, ideal, for_once=is_large)
         # Constraints would be springs, which take the minimiser four times as long.
         system = self._restrained(constraints=None, rigidWater=False)
         if stiff:
@@ -269,7 +270,7 @@ class FitSystems:
         if self.operators is not None:
             self._add_contacts(system, self.operators, topology, positions, copied.apart)
         if ideal is not None:
-            system.addForce(contacts_at_rest(topology, positions, ideal, copied.apart).create_force())
+            system.addForce(contacts_at_rest(topology, positions, ideal, apart=copied.apart).create_force())
         backend = self._force_options().get("backend", "auto")
         for restraint in (self.planarity, ideal or self._ideal):
             if restraint is not None and restraint.planes.planes:
@@ -490,9 +491,3 @@ class FitSystems:
             f"using {backend}, which is slower: CudaGraphForce does not work here ({problem})", stacklevel=2
         )
         return options | {"cuda_graphs": backend != "PythonTorchForce"}
-
-
-def own_backend(platform: str) -> tuple[str, str | None]:
-    """Return which forces of our own a platform has, and why they do not work here: found out once, in a second on a GPU."""
-    backend = "CudaGraphForce" if platform == "CUDA" else "NativeForce"
-    return backend, backend_problem(backend)

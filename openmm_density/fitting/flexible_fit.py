@@ -20,6 +20,7 @@ from ..base.garbage import without_collection
 from ..base.progress import shown_progress
 from ..base.stopwatch import Stopwatch
 from ..base.units import resolution_in_angstrom, takes_units
+from ..energies.forces import own_backend
 from ..maps.corrections import MapCorrections
 from ..maps.density_map import DensityMap
 from ..models.assembly import AssemblySymmetry
@@ -42,7 +43,7 @@ from .checks import (
 from .fit_map import FitMap, OtherMaps
 from .fit_result import FitResult, Progress
 from .fit_run import FitRun
-from .fit_systems import FitSystems, own_backend
+from .fit_systems import FitSystems
 from .helper_processes import HelperProcesses, HelperResult
 from .installed_extensions import extended, protocol_asked, split_options
 from .interrupts import Stop, StopRequest

@@ -10,6 +10,7 @@ import numpy as np
 import openmm
 
 from ..base.errors import SimulationError
+from ..base.garbage import without_collection
 from ..base.units import ANGSTROM_PER_NANOMETER, positions_in_angstrom
 from ..energies.density_fit import DensityFit
 from ..models.chemistry.stereocentres import with_hydrogens_opposite
@@ -165,6 +166,7 @@ class Minimizer:
             f"({error}): look for clashes in the model there, or lower the strength."
         )
 
+    @without_collection()
     def rest_of(self, context: openmm.Context, density: DensityFit, stiff: bool = False) -> Rest:
         """Make what `bring_to_rest` minimises the model of a Context in, and others that atoms have not moved far in since."""
         positions = with_hydrogens_opposite(self._systems.prepared.topology, _positions(context))

@@ -12,6 +12,7 @@ from openmm import unit
 from ..base.units import ANGSTROM_PER_NANOMETER, positions_in_angstrom
 from .dynamics import set_temperature
 from .engine import Engine
+from .fit_systems import LARGE
 from .interrupts import StopRequest
 from .minimization import Rest
 from .protocols import UPDATE_INTERVAL, Stage
@@ -97,16 +98,19 @@ class StageContext:
         self._engine.safeguard.run(self.context, ways, hottest_bearable(0.0))
 
     @cached_property
-    def rest(self) -> Rest:
-        """Where the model comes to rest in ideal geometry: made once, of where it is then."""
+    def _rest(self) -> Rest:
+        """Where the model comes to rest in ideal geometry."""
         return self._engine.minimizer.rest_of(self.context, self.density, self.stage.final)
 
     def rest_in_ideal_geometry(
         self, iterations: int, stop: StopRequest, stiffer: Callable[[np.ndarray], tuple[float, float]]
     ) -> None:
-        """Minimise in ideal geometry, see `Minimizer.bring_to_rest`."""
-        if iterations:
-            self._engine.minimizer.bring_to_rest(self.context, self.rest, iterations, stop, stiffer)
+        """Minimise in ideal geometry, see `Minimizer.bring_to_rest`: always in the same Context, but of a large model."""
+        if not iterations:
+            return
+        if self.context.getSystem().getNumParticles() > LARGE:
+            self.__dict__.pop("_rest", None)
+        self._engine.minimizer.bring_to_rest(self.context, self._rest, iterations, stop, stiffer)
 
     def warm(self, state: RunState, kelvin: float, stop: StopRequest | None = None, **how: Any) -> None:
         """Draw velocities and begin with small steps, see `Dynamics.warm`; what blows up is first brought to rest."""
