@@ -114,10 +114,10 @@ def test_the_last_map_is_sharpened_only_where_it_shows_wide_atoms(fitted):
 
 @pytest.mark.parametrize("platform", ["CPU", "Reference", "OpenCL"])
 def test_elsewhere_they_are_our_own_where_they_can_be_compiled(monkeypatch, platform):
-    monkeypatch.setattr(fit_systems, "backend_problem", {"NativeForce": None}.get)
+    monkeypatch.setattr("openmm_density.energies.forces.backend_problem", {"NativeForce": None}.get)
     options = FitSystems._force_options(SimpleNamespace(_platform=platform))
     assert options == {"parameter_derivative": False, "backend": "NativeForce"}
-    monkeypatch.setattr(fit_systems, "backend_problem", {"NativeForce": "no compiler"}.get)
+    monkeypatch.setattr("openmm_density.energies.forces.backend_problem", {"NativeForce": "no compiler"}.get)
     options = FitSystems._force_options(SimpleNamespace(_platform=platform))
     assert options == {"parameter_derivative": False}
 
@@ -126,7 +126,9 @@ def test_elsewhere_they_are_our_own_where_they_can_be_compiled(monkeypatch, plat
     ("backend", "graphs"), [("TorchForce", True), ("PythonForce", True), ("PythonTorchForce", False)]
 )
 def test_on_cuda_a_slower_way_is_announced(monkeypatch, backend, graphs):
-    monkeypatch.setattr(fit_systems, "backend_problem", {"CudaGraphForce": "no compiler"}.get)
+    monkeypatch.setattr(
+        "openmm_density.energies.forces.backend_problem", {"CudaGraphForce": "no compiler"}.get
+    )
     monkeypatch.setattr(fit_systems, "best_backend", lambda: backend)
     with pytest.warns(UserWarning, match=rf"using {backend}, which is slower: .* \(no compiler\)"):
         options = FitSystems._force_options(SimpleNamespace(_platform="CUDA"))
