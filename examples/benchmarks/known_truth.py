@@ -19,7 +19,7 @@ from openmm_density.restraints import make_restraints
 
 MODE_CUTOFF = 15.0
 """Å up to which Cα are joined in the elastic network (Atilgan et al., Biophys. J. 80, 505 (2001))."""
-N_MODES = 10
+N_MODES, FLOPPY = 10, 1.0e-9
 HOT, WARM, COLD = 500.0, 300.0, 10.0
 TIMESTEP, FRICTION, HYDROGEN_MASS = 0.004, 5.0, 3.0
 MOST_HOT_STEPS, PULLING_STEPS, COOLING_STEPS = 25000, 4000, 2000
@@ -214,7 +214,10 @@ def displaced_by_modes(truth: Model, rmsd: float, platform: str = "CPU", seed: i
     """
     alpha = alpha_carbons(truth)
     values, modes = low_modes(truth.positions[alpha])
-    amplitudes = np.random.default_rng(seed).standard_normal(len(values)) / np.sqrt(values)
+    # Of a network that is not stiff everywhere the lowest are zero, give or take a rounding.
+    amplitudes = np.random.default_rng(seed).standard_normal(len(values)) / np.sqrt(
+        np.maximum(values, FLOPPY)
+    )
     moved = np.einsum("m,mij->ij", amplitudes, modes)
     moved *= rmsd / np.sqrt((moved**2).sum(axis=1).mean())
     prepared = prepare(truth, platform=platform)
