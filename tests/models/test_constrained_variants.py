@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import openmm
 import pytest
 from openmm import app, unit
 
 from openmm_density.models import prepare
+from openmm_density.models.preparation.constrained_variants import ConstrainedVariants
 from openmm_density.models.structures import read_model
 
 from ..fragments import write_fragment
@@ -44,3 +47,11 @@ def test_each_is_that_of_the_force_field(model, forcefield: str, solvent: str) -
     for options in OPTIONS:
         asked = prepared._options() | options
         assert serialized(prepared._variants.system(asked)) == serialized(prepared._parametrised(**asked))
+
+
+def test_templates_before_openmm_8_5_have_no_constraints(model) -> None:
+    prepared = prepare(model)
+    older = SimpleNamespace(_templates={"ALA": SimpleNamespace()})
+    variants = ConstrainedVariants(prepared.topology, older, prepared._parametrised)
+    asked = prepared._options() | OPTIONS[0]
+    assert serialized(variants.system(asked)) == serialized(prepared._variants.system(asked))

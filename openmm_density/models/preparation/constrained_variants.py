@@ -27,8 +27,10 @@ class ConstrainedVariants:
         self, topology: app.Topology, forcefield: app.ForceField, create: Callable[..., openmm.System]
     ) -> None:
         self._topology, self._create = topology, create
-        # Constraints of such templates hold with any options.
-        self._has_own = any(template.constraints for template in forcefield._templates.values())
+        # Constraints of such templates, which OpenMM has since 8.5, hold with any options.
+        self._has_own = any(
+            getattr(template, "constraints", ()) for template in forcefield._templates.values()
+        )
         self._known: dict[str, openmm.System] = {}
         self._without: dict[tuple[str, int], openmm.Force] = {}
 
