@@ -6,7 +6,13 @@ import numpy as np
 
 from ..base.wording import listing
 from ..models.chemistry.residue_names import standard_residue_names
-from ..models.chemistry.stereocentres import FLAT, IDEAL_IMPROPER, chiral_centres, other_centres
+from ..models.chemistry.stereocentres import (
+    FLAT,
+    IDEAL_IMPROPER,
+    chiral_centres,
+    other_centres,
+    prochiral_centres,
+)
 from ..models.chemistry.torsions import torsion_angles
 from .torsions import TorsionRestraint
 
@@ -24,11 +30,11 @@ class ChiralityRestraint(TorsionRestraint):
     ``E = ½ k max(0, |χ - χ₀| - 12°)²`` of the improper torsion χ of the centre and three heavy neighbours, with k the Context
     parameter. A centre counts as violated from 25° off: then it is nearly flat, or inverted.
 
-    The centres are Cα of amino acids, Cβ of threonine and isoleucine, C1', C2' (RNA), C3' and C4' of nucleotides, held at
-    χ₀ = ±35.3°, and in all other residues (sugars, ligands, modified residues) what
-    `other_centres` finds, held at the χ of the start. A standard residue's centre that is
-    flat in the start is held at the handedness of most: L, and D of sugars, except where the model is a mirror image;
-    another residue's is left free, for it may belong flat.
+    The centres are Cα of amino acids, Cβ of threonine, isoleucine and valine, Cγ of leucine (whose methyl groups keep their
+    names so), C1', C2' (RNA), C3' and C4' of nucleotides, held at χ₀ = ±35.3°, and in all other residues (sugars, ligands,
+    modified residues) what `other_centres` finds, held at the χ of the start. A standard residue's centre that is flat in the
+    start is held at the handedness of most: L, and D of sugars, except where the model is a mirror image; another residue's is
+    left free, for it may belong flat.
 
     Parameters
     ----------
@@ -47,7 +53,7 @@ class ChiralityRestraint(TorsionRestraint):
     limit = np.radians(25.0)
 
     def _find(self) -> tuple[np.ndarray, np.ndarray]:
-        centres = chiral_centres(self.topology)
+        centres = np.concatenate([chiral_centres(self.topology), prochiral_centres(self.topology)])
         improper = torsion_angles(self.start, centres)
         flat = np.abs(improper) < FLAT
         standard = standard_residue_names()

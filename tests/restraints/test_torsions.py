@@ -10,7 +10,7 @@ from openmm import app
 
 from openmm_density.base.errors import InputError
 from openmm_density.models import Model, read_model
-from openmm_density.models.chemistry.stereocentres import IDEAL_IMPROPER, chiral_centres
+from openmm_density.models.chemistry.stereocentres import IDEAL_IMPROPER, chiral_centres, prochiral_centres
 from openmm_density.models.chemistry.torsions import peptide_torsions, torsion_angles
 from openmm_density.restraints import (
     ChiralityRestraint,
@@ -125,7 +125,7 @@ def test_stereocentres_of_ligands_are_found(small_data: Path) -> None:
         atoms = list(model.topology.atoms())
         present |= {atom.residue.name for atom in atoms} & expected.keys()
         restraint = ChiralityRestraint(model.topology, model.positions)
-        known = chiral_centres(model.topology)
+        known = held_centres(model.topology)
         assert len(restraint.torsions) > len(known)
         assert restraint.violations(model.positions) == []
         for centre in restraint.torsions[len(known) :, 0]:
@@ -134,9 +134,26 @@ def test_stereocentres_of_ligands_are_found(small_data: Path) -> None:
     assert found == expected
 
 
+def held_centres(topology: app.Topology) -> np.ndarray:
+    """Return those of standard residues."""
+    return np.concatenate([chiral_centres(topology), prochiral_centres(topology)])
+
+
+def test_methyl_groups_that_have_changed_places_are_found(kinase: Model) -> None:
+    """A search moves side chains without hydrogens, in which nothing else tells one of them from the other."""
+    restraint = ChiralityRestraint(kinase.topology, kinase.positions)
+    swapped = kinase.positions.copy()
+    methyls = prochiral_centres(kinase.topology)[:, 2:]
+    assert len(methyls) > 20
+    swapped[methyls] = swapped[methyls[:, ::-1]]
+    found = {violation.quantity for violation in restraint.violations(swapped)}
+    assert found == {"handedness of CB", "handedness of CG"}
+    assert len(restraint.violations(swapped)) == len(methyls)
+
+
 def test_mirrored_model_costs_is_named_and_is_held_as_it_is(kinase: Model) -> None:
     restraint = ChiralityRestraint(kinase.topology, kinase.positions)
-    count = len(chiral_centres(kinase.topology))
+    count = len(held_centres(kinase.topology))
     assert restraint.n_terms == count and restraint.violations(kinase.positions) == []
     mirrored = kinase.positions * [-1.0, 1.0, 1.0]
     context = context_with(restraint.create_force(), len(kinase.positions))
@@ -144,7 +161,9 @@ def test_mirrored_model_costs_is_named_and_is_held_as_it_is(kinase: Model) -> No
     assert energy_at(context, mirrored) > 400 * count
     violations = restraint.violations(mirrored)
     assert len(violations) == count
-    assert {violation.quantity for violation in violations} == {"handedness of CA", "handedness of CB"}
+    assert {violation.quantity for violation in violations} == {
+        f"handedness of {name}" for name in ("CA", "CB", "CG")
+    }
     held = ChiralityRestraint(kinase.topology, mirrored)
     assert energy_at(context_with(held.create_force(), len(mirrored)), mirrored) == pytest.approx(
         energy_at(context, kinase.positions), abs=1e-6

@@ -27,6 +27,8 @@ LONGEST_CARBONYL = 1.32
 # the natural handedness.
 _PROTEIN_CENTRES = {"THR": ("CB", "CA", "OG1", "CG2"), "ILE": ("CB", "CA", "CG1", "CG2")}
 _ALPHA_CENTRE = ("CA", "N", "C", "CB")
+# Two of their neighbours differ by name alone.
+_PROCHIRAL = {"LEU": ("CG", "CB", "CD2", "CD1"), "VAL": ("CB", "CA", "CG2", "CG1")}
 _SUGAR_CENTRES = (
     ("C1'", "O4'", "C2'", ("N9", "N1")),
     ("C3'", "O3'", "C4'", ("C2'",)),
@@ -43,6 +45,16 @@ def chiral_centres(topology: app.Topology) -> np.ndarray:
     """
     centres = [found for names in atoms_by_name(topology) for found in _centres_of(names)]
     return np.array(centres, dtype=np.int64).reshape(-1, 4)
+
+
+def prochiral_centres(topology: app.Topology) -> np.ndarray:
+    """Return Cγ of leucine and Cβ of valine, whose methyl groups have names by their hand, as `chiral_centres` does others."""
+    found = [
+        tuple(names[name] for name in _PROCHIRAL[names.residue.name])
+        for names in atoms_by_name(topology)
+        if names.residue.name in _PROCHIRAL and all(name in names for name in _PROCHIRAL[names.residue.name])
+    ]
+    return np.array(found, dtype=np.int64).reshape(-1, 4)
 
 
 def with_hydrogens_opposite(topology: app.Topology, positions: np.ndarray) -> np.ndarray:
