@@ -79,7 +79,7 @@ def test_it_comes_to_rest_and_the_energy_never_rises():
     minimize(context, stiffness, 500)
     _, energy, force = found(context)
     openmm.LocalEnergyMinimizer.minimize(context, 0.01)
-    assert found(context)[1] == pytest.approx(energy, abs=0.01 * ATOMS) and force < 100
+    assert found(context)[1] == pytest.approx(energy, abs=0.05 * ATOMS) and force < 100
 
 
 def test_atoms_without_mass_stay():
