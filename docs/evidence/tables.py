@@ -119,7 +119,10 @@ def sizes(figures: Figures) -> str:
     rows = [
         (
             thousands(row["atoms"]),
-            *(f"{row[of][part] / by:.2g} {unit}" if part in row[of] else "" for of, part, by, unit in parts),
+            *(
+                f"{float(f'{row[of][part] / by:.2g}'):g} {unit}" if part in row[of] else ""
+                for of, part, by, unit in parts
+            ),
             f"{row['megabytes'] / 1000:.1f} GB",
         )
         for row in figures["rows"]

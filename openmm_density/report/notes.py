@@ -40,6 +40,7 @@ def notes_on(
         _validation_note(scan),
         *([] if pdb_limit is None else [f"fitted.pdb was left out: {pdb_limit}"]),
         *_strength_note(fit, result),
+        *_sharpened_note(result),
         *_hydrogens_note(fit, result),
         *_unknown_notes(residues),
         *summary["geometry_final"]["notes"],
@@ -105,6 +106,17 @@ def _strength_note(fit: FlexibleFit, result: FitResult) -> list[str]:
     return [
         f"The automatic strength is at its limit of {result.strength:g} kJ/mol per fitted atom; the ratio of forces asked for "
         f"{'more' if result.strength >= high else 'less'}."
+    ]
+
+
+def _sharpened_note(result: FitResult) -> list[str]:
+    """Return a sentence where the last stage ran in a sharper map than the one that was given."""
+    by = result.stages[-1].get("sharpened", 1.0) if result.stages else 1.0
+    if by == 1.0:
+        return []
+    return [
+        f"The map shows atoms {by:g} times as wide as its resolution says: the fit ended in a map that was sharpened by that. "
+        "Correlations and scores are with the map as it is."
     ]
 
 

@@ -12,7 +12,7 @@ from openmm import app
 from openmm_density import DensityMap
 from openmm_density.models import Model, read_model
 from openmm_density.models.preparation import prepare
-from openmm_density.report.notes import _hydrogens_note, _restraint_note
+from openmm_density.report.notes import _hydrogens_note, _restraint_note, _sharpened_note
 from openmm_density.restraints import make_restraints
 from openmm_density.validation.correlation import MapCorrelation
 
@@ -48,6 +48,15 @@ def test_a_model_with_hydrogens_is_compared_without_where_the_reference_has_none
     # Both with, or both without, are compared as they are; and where there is no reference nothing is.
     for both in ((model, model), (without, without), (model, None)):
         assert _hydrogens_note(*fit_and_result(*both, density_map)) == []
+
+
+def test_a_map_that_was_sharpened_for_the_end_is_told() -> None:
+    def note(*stages: dict[str, float]) -> list[str]:
+        return _sharpened_note(SimpleNamespace(stages=list(stages)))
+
+    (told,) = note({"sharpened": 1.0}, {"sharpened": 1.5})
+    assert "atoms 1.5 times as wide" in told and "sharpened" in told
+    assert note({"sharpened": 1.0}) == note() == []
 
 
 def test_a_list_that_restrains_nothing_in_dna_is_told(small_data) -> None:
