@@ -20,6 +20,7 @@ from dataclasses import replace
 from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
+from string import ascii_uppercase
 from typing import Any
 
 import gemmi
@@ -58,8 +59,11 @@ def models(case: str, start: str, output: Path, platform: str) -> tuple[Model, M
         structure = gemmi.read_structure(str(data / "zoo" / file))
         for chain in list(structure[0]):  # some have protein and RNA in one
             parts = [[r for r in chain if _is_nucleic(r) == nucleic] for nucleic in (False, True)]
-            if all(parts):
-                own, nucleic = (gemmi.Chain(name) for name in (chain.name, chain.name.upper()))
+            is_protein = any(gemmi.find_tabulated_residue(r.name).is_amino_acid() for r in parts[0])
+            if is_protein and parts[1]:
+                taken = {each.name for each in structure[0]}
+                free = next(name for name in ascii_uppercase if name not in taken)
+                own, nucleic = gemmi.Chain(chain.name), gemmi.Chain(free)
                 own.append_residues(parts[0])
                 nucleic.append_residues(parts[1])
                 structure[0].remove_chain(chain.name)
