@@ -138,7 +138,7 @@ private:
         for (int i = 0; i < n; i++)
             bonds[i] = before[leaves[i]] - before[centre];
         for (int iteration = 0; iteration < MOST_ITERATIONS; iteration++) {
-            double matrix[LARGEST_STAR][LARGEST_STAR], multipliers[LARGEST_STAR];
+            double multipliers[LARGEST_STAR];
             bool holds = true;
             for (int i = 0; i < n; i++) {
                 moved[i] = after[leaves[i]] - after[centre];
@@ -148,15 +148,7 @@ private:
             }
             if (holds)
                 return;
-            for (int i = 0; i < n; i++)
-                for (int k = 0; k < n; k++)
-                    matrix[i][k] = moved[i].dot(bonds[k]) * (inverse_masses[centre] + (i == k ? inverse_masses[leaves[i]] : 0.0));
-            solve(matrix, multipliers, n);
-            for (int i = 0; i < n; i++) {
-                const OpenMM::Vec3 push = bonds[i] * multipliers[i];
-                after[leaves[i]] += push * inverse_masses[leaves[i]];
-                after[centre] -= push * inverse_masses[centre];
-            }
+            push(star, moved, bonds, multipliers, after, inverse_masses);
         }
     }
 
@@ -167,19 +159,29 @@ private:
         const int n = (int) (stars.offsets[star + 1] - first), centre = stars.centres[star];
         const int* leaves = &stars.leaves[first];
         OpenMM::Vec3 bonds[LARGEST_STAR];
-        double matrix[LARGEST_STAR][LARGEST_STAR], multipliers[LARGEST_STAR];
+        double multipliers[LARGEST_STAR];
         for (int i = 0; i < n; i++) {
             bonds[i] = positions[leaves[i]] - positions[centre];
             multipliers[i] = -bonds[i].dot(velocities[leaves[i]] - velocities[centre]);
         }
+        push(star, bonds, bonds, multipliers, velocities, inverse_masses);
+    }
+
+    // Push atoms apart along bonds so that what is seen along others changes by so much, to first order.
+    void push(int64_t star, const OpenMM::Vec3 (&along)[LARGEST_STAR], const OpenMM::Vec3 (&bonds)[LARGEST_STAR],
+              double (&changes)[LARGEST_STAR], std::vector<OpenMM::Vec3>& pushed, const std::vector<double>& inverse_masses) const {
+        const int64_t first = stars.offsets[star];
+        const int n = (int) (stars.offsets[star + 1] - first), centre = stars.centres[star];
+        const int* leaves = &stars.leaves[first];
+        double matrix[LARGEST_STAR][LARGEST_STAR];
         for (int i = 0; i < n; i++)
             for (int k = 0; k < n; k++)
-                matrix[i][k] = bonds[i].dot(bonds[k]) * (inverse_masses[centre] + (i == k ? inverse_masses[leaves[i]] : 0.0));
-        solve(matrix, multipliers, n);
+                matrix[i][k] = along[i].dot(bonds[k]) * (inverse_masses[centre] + (i == k ? inverse_masses[leaves[i]] : 0.0));
+        solve(matrix, changes, n);
         for (int i = 0; i < n; i++) {
-            const OpenMM::Vec3 push = bonds[i] * multipliers[i];
-            velocities[leaves[i]] += push * inverse_masses[leaves[i]];
-            velocities[centre] -= push * inverse_masses[centre];
+            const OpenMM::Vec3 impulse = bonds[i] * changes[i];
+            pushed[leaves[i]] += impulse * inverse_masses[leaves[i]];
+            pushed[centre] -= impulse * inverse_masses[centre];
         }
     }
 
