@@ -9,6 +9,7 @@ from ..base.progress import console_for_results
 from ..base.stopwatch import PARTS, WITHIN, in_words
 from ..base.wording import counted
 from ..fitting.installed_extensions import extensions
+from ..restraints.names import RELEASED_RESTRAINTS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -67,12 +68,21 @@ def _print_changes(console: Console, summary: dict[str, Any]) -> None:
         f"{each['residue']} ({each['correlation']:.2f})" for each in summary["worst_residues"][:MOST_MARKED]
     )
     console.print(f"lowest correlations{'' if simulated is None else ' before'}: {', '.join(worst)}")
-    violated = {name: len(each) for name, each in made["restraints_violated"].items() if each}
-    if violated:
-        listed = ", ".join(f"{name} {n}" for name, n in violated.items())
-        console.print(
-            f"restraints that the end does not keep: {listed} (which: `restraints_violated` in summary.json)"
-        )
+    _print_restraints(
+        console, {name: len(each) for name, each in made["restraints_violated"].items() if each}
+    )
+
+
+def _print_restraints(console: Console, beyond: dict[str, int]) -> None:
+    """Print how many restraints are far from their targets at the end: those meant to give way, and those that failed."""
+    released = {name: count for name, count in beyond.items() if name in RELEASED_RESTRAINTS}
+    for what, some in (
+        ("restraints released on purpose, where the density contradicts them", released),
+        ("restraints violated", {name: beyond[name] for name in beyond if name not in released}),
+    ):
+        if some:
+            listed = ", ".join(f"{name} {count}" for name, count in some.items())
+            console.print(f"{what}: {listed} (which: `restraints_violated` in summary.json)")
 
 
 _GROUPS = (

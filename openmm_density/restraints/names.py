@@ -29,3 +29,5 @@ DEFAULT_STAGE_RESTRAINTS = (
     "water",
 )
 """Those of a stage that names none."""
+RELEASED_RESTRAINTS = ("base-pairs", "sugar-puckers", "suites", "distance", "torsion")
+"""Those whose energy levels off: they are meant to give way where the density contradicts them."""

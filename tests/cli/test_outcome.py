@@ -47,6 +47,29 @@ def test_a_part_of_the_model_is_named_and_what_there_is_none_of_is_left_out(fitt
     assert f" and {len(summary['notes'])} notes" in " ".join(lines[-2:])
 
 
+def test_restraints_released_on_purpose_are_told_from_those_that_failed(fitted, capsys):
+    summary = json.loads((fitted / "summary.json").read_text())
+    for beyond, told in (
+        (
+            {"torsion": ["a"] * 12, "cis": []},
+            ["released on purpose, where the density contradicts them: torsion 12"],
+        ),
+        ({"cis": ["a"]}, ["violated: cis 1"]),
+        (
+            {"base-pairs": ["a"], "cis": ["a"], "distance": ["a", "b"]},
+            [
+                "released on purpose, where the density contradicts them: base-pairs 1, distance 2",
+                "violated: cis 1",
+            ],
+        ),
+        ({"cis": []}, []),
+    ):
+        print_outcome(summary | {"restraints_violated": beyond}, fitted)
+        text = " ".join(capsys.readouterr().out.split())
+        expected = [f"restraints {each} (which: `restraints_violated` in summary.json)" for each in told]
+        assert all(each in text for each in expected) and text.count("restraints_violated") == len(expected)
+
+
 def test_where_the_time_went_is_explained_where_it_was_asked_for(fitted, capsys):
     summary = json.loads((fitted / "summary.json").read_text())
     assert summary["ms_by_force"] is None

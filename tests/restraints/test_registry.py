@@ -16,7 +16,8 @@ from openmm_density.restraints import (
     make_restraints,
     restraint_names,
 )
-from openmm_density.restraints.names import RESTRAINT_NAMES
+from openmm_density.restraints.names import RELEASED_RESTRAINTS, RESTRAINT_NAMES
+from openmm_density.restraints.pairs import AdaptivePairRestraint
 
 from .single_forces import assert_forces_are_the_gradient, context_with, copies_of, energy_at
 
@@ -44,6 +45,16 @@ def twins(fragment: Model, small_data: Path) -> tuple:
 
 def test_protocols_know_the_names_of_all_restraints():
     assert tuple(RESTRAINTS) == RESTRAINT_NAMES
+
+
+def test_restraints_that_are_meant_to_give_way_are_those_whose_energy_levels_off():
+    levelling = {
+        name
+        for name, kinds in RESTRAINTS.items()
+        for kind in kinds
+        if issubclass(kind, AdaptivePairRestraint) or getattr(kind, "well", None)
+    }
+    assert levelling == set(RELEASED_RESTRAINTS)
 
 
 @pytest.mark.parametrize(("name", "place"), KINDS)
