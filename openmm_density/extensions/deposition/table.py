@@ -173,7 +173,7 @@ def _refinement(known: TableInput) -> _Rows:
     if known.crystal is not None:
         rows += _r_rows(known.crystal.diffraction)
     else:
-        rows.append(("Map sharpening B factor (Å²)", FILL_IN, ""))
+        rows.append(("Map sharpening B factor (Å²)", FILL_IN, "how the given map was made"))
     rows += [
         (f"Mean B factor, {kind} (Å²)", _number(b_factors[kind], 1), "model")
         for kind in ("protein", "nucleotide", "ligand", "water")
