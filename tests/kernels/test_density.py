@@ -257,12 +257,6 @@ def central_differences(energy, x, h):
     return result
 
 
-def test_compiled_code_serves_unless_it_is_left_out_on_purpose():
-    assert compilation.load("density") == (os.environ.get("CXX") != "/nonexistent"), compilation.error_text(
-        "density"
-    )
-
-
 @grids
 @finite_or_periodic
 def test_reference_density_is_the_sum_over_all_atoms_and_images(matrix, periodic):
@@ -740,54 +734,6 @@ def test_autograd_through_the_density(matrix, periodic):
         assert deviation(leaf.grad, exact_leaf.grad) < 2 * TIGHT
 
 
-@measures
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
-def test_autograd_through_the_similarity(measure, dtype):
-    scene = Scene(dtype=dtype)
-    x = scene.positions.clone().requires_grad_()
-    similarity, gradient = scene.similarity(measure, x)
-    (3 * similarity + 1).backward()
-    assert x.grad.dtype == dtype
-    torch.testing.assert_close(x.grad, 3 * gradient.detach())
-
-
-def scripted_similarity(
-    positions: torch.Tensor,
-    atoms: torch.Tensor,
-    amplitudes: torch.Tensor,
-    exponents: torch.Tensor,
-    target: torch.Tensor,
-    moments: torch.Tensor,
-    matrix: torch.Tensor,
-    origin: torch.Tensor,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    density = torch.ops.openmm_density.density_splat(
-        positions, amplitudes, exponents, 3.7, matrix, origin, target.shape, False
-    )
-    similarity, gradient = torch.ops.openmm_density.density_similarity(
-        positions, atoms, amplitudes, exponents, 3.7, target, moments, matrix, origin, False, 0, 1.0
-    )
-    return density, similarity, gradient
-
-
-def test_operators_in_torchscript():
-    scene = Scene()
-    function = torch.jit.script(scripted_similarity)
-    density, similarity, gradient = function(
-        scene.positions,
-        scene.atoms,
-        scene.amplitudes,
-        scene.exponents,
-        scene.target,
-        target_moments(scene.target),
-        *scene.place,
-    )
-    exact, exact_gradient = scene.similarity(CROSS_CORRELATION)
-    assert torch.equal(density, scene.splat())
-    assert torch.equal(similarity, exact)
-    assert torch.equal(gradient, exact_gradient)
-
-
 def test_arguments_that_are_not_contiguous_are_understood():
     scene = Scene()
     exact = scene.similarity(CROSS_CORRELATION)
@@ -921,18 +867,20 @@ def awkward_scenes():
     return scenes
 
 
-def run_elsewhere(tmp_path, cache, **environment):
-    """Start every operator on the awkward scenes in a fresh process."""
-    tmp_path.mkdir(parents=True, exist_ok=True)
-    torch.save([vars(scene) for scene in awkward_scenes()], tmp_path / "scenes.pt")
-    return Child(
-        computed_from_file, tmp_path / "scenes.pt", tmp_path / "results.pt", cache=cache, **environment
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="names instruction sets of x86-64")
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+def test_the_narrowest_instruction_set_gives_the_same(tmp_path, kernels_of_other_flags):
+    # Without optimisation compiling takes a third of the time; what differs is the width of the vectors. Others come in turn
+    # by tests/variations.py.
+    narrowest = "-march=x86-64 -O0"
+    files = tmp_path / "scenes.pt", tmp_path / "results.pt"
+    torch.save([vars(scene) for scene in awkward_scenes()], files[0])
+    child = Child(
+        computed_from_file, *files, cache=kernels_of_other_flags, OPENMM_DENSITY_CXXFLAGS=narrowest, CXX="g++"
     )
-
-
-def check_results_from_elsewhere(tmp_path, process):
-    loaded_and_flags = process.result()
-    for scene, found in zip(awkward_scenes(), torch.load(tmp_path / "results.pt")):
+    loaded, flags = child.result()
+    assert loaded and set(narrowest.split()) <= set(flags)
+    for scene, found in zip(awkward_scenes(), torch.load(files[1])):
         scene.gradient = torch.nan_to_num(scene.target)
         exact = [scene.splat(reference.density_splat), *scene.gather(reference.density_gather)]
         for of_measure in scene.reference_similarities().values():
@@ -941,25 +889,6 @@ def check_results_from_elsewhere(tmp_path, process):
         tolerances = [TIGHT] * 4 + [t for measure in MEASURES.values() for t in (TIGHT, GRADIENT[measure])]
         for f, e, tolerance in zip(found, exact, tolerances):
             assert deviation(f, e) < tolerance
-    return loaded_and_flags
-
-
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="names instruction sets of x86-64")
-@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
-def test_the_narrowest_instruction_set_gives_the_same(tmp_path, kernels_of_other_flags):
-    # Without optimisation compiling takes a third of the time; what differs is the width of the vectors. Others come in turn
-    # by tests/variations.py.
-    narrowest = "-march=x86-64 -O0"
-    process = run_elsewhere(tmp_path, kernels_of_other_flags, OPENMM_DENSITY_CXXFLAGS=narrowest, CXX="g++")
-    loaded, flags = check_results_from_elsewhere(tmp_path, process)
-    assert loaded
-    assert set(narrowest.split()) <= set(flags)
-
-
-def test_without_a_compiler_the_reference_serves_the_same_operators(tmp_path):
-    process = run_elsewhere(tmp_path, tmp_path / "cache", CXX="/nonexistent")
-    loaded, _ = check_results_from_elsewhere(tmp_path, process)
-    assert not loaded
 
 
 @grids

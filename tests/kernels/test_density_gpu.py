@@ -20,6 +20,7 @@ from openmm_density.kernels.density import (
     reference,
 )
 
+from .operators import assert_captured
 from .test_density import (
     GRADIENT,
     GRIDS,
@@ -30,6 +31,7 @@ from .test_density import (
     cell_steps,
     deviation,
     expected_without_density,
+    measures,
     unusable_targets,
 )
 
@@ -99,7 +101,7 @@ def test_matches_the_reference(name, periodic, poisoned):
     assert_right(scene.correlated(), MEASURES.values() if ON_GPU else (CROSS_CORRELATION,))
 
 
-@pytest.mark.parametrize("measure", MEASURES.values(), ids=MEASURES.keys())
+@measures
 def test_every_measure_with_a_mask(measure, poisoned):
     scene = small() if ON_GPU else small(shape=(4, 5, 7), n_atoms=4, awkward=False)
     scene.correlated()
@@ -283,33 +285,11 @@ def test_bad_arguments_are_named(wrong, says):
 
 
 @needs_gpu
-@pytest.mark.parametrize("measure", MEASURES.values(), ids=MEASURES.keys())
-def test_the_operator_runs_it_in_torchscript_and_in_a_cuda_graph(measure):
-    scene = Scene(
-        cell_steps(1.0, 0.9, 1.1), shape=(40, 41, 44), n_atoms=500, dtype=torch.float32
-    ).correlated()
-    given = scene.similarity(measure, where=lambda *arguments: arguments)
-    arguments = [x.cuda() if isinstance(x, torch.Tensor) else x for x in given]
-    exact, exact_gradient = scene.reference_similarity(measure)
-    operator = torch.ops.openmm_density.density_similarity
-    direct = operator(*arguments)
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
-        operator(*arguments)
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        captured = operator(*arguments)
-    arguments[0].add_(0.3)
-    graph.replay()
-    moved = captured[1].clone()
-    arguments[0].copy_(scene.positions)
-    graph.replay()
-    assert not torch.equal(moved, captured[1])
-    for found, gradient in (direct, captured):
-        assert float(found) == pytest.approx(float(exact), rel=TIGHT, abs=1e-7)
-        assert deviation(gradient.cpu(), exact_gradient) < 2 * GRADIENT[measure]
-    assert torch.equal(direct[1], captured[1])
+@measures
+def test_every_measure_is_captured_in_a_cuda_graph(measure):
+    scene = Scene(cell_steps(1.0, 0.9, 1.1), shape=(40, 41, 44), n_atoms=500, dtype=torch.float32)
+    given = scene.correlated().similarity(measure, where=lambda *arguments: arguments)
+    assert_captured(torch.ops.openmm_density.density_similarity.default, [*given, None])
 
 
 @needs_gpu

@@ -1,15 +1,12 @@
 import math
 import os
-import warnings
 
 import numpy as np
 import pytest
 import torch
 
-from openmm_density.kernels import compilation
 from openmm_density.kernels.interpolation import map_potential, reference
 
-from .children import Child
 from .grids import CELLS, finite_or_periodic
 
 TIGHT = 2e-6
@@ -108,11 +105,6 @@ def deviation(found, exact):
     scale = float(exact.abs().max())
     assert scale > 0
     return float((found.double() - exact.double()).abs().max()) / scale
-
-
-def test_compiled_code_serves_unless_it_is_left_out_on_purpose():
-    loaded = compilation.load("interpolation")
-    assert loaded == (os.environ.get("CXX") != "/nonexistent"), compilation.error_text("interpolation")
 
 
 @grids
@@ -245,34 +237,6 @@ def test_the_same_bits_for_every_number_of_threads_and_every_time(matrix):
         assert torch.equal(found[1], exact[1])
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
-def test_autograd(dtype):
-    scene = Scene(dtype=dtype)
-    x = scene.positions.clone().requires_grad_()
-    similarity, gradient = scene.kernel(x)
-    (3 * similarity + 1).backward()
-    assert x.grad.dtype == dtype
-    torch.testing.assert_close(x.grad, 3 * gradient.detach())
-
-
-def scripted(
-    positions: torch.Tensor,
-    atoms: torch.Tensor,
-    weights: torch.Tensor,
-    potential: torch.Tensor,
-    matrix: torch.Tensor,
-    origin: torch.Tensor,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    return torch.ops.openmm_density.map_potential(positions, atoms, weights, potential, matrix, origin, False)
-
-
-def test_the_operator_in_torchscript():
-    scene = Scene()
-    found = torch.jit.script(scripted)(scene.positions, *scene.rest[:-1])
-    for a, b in zip(found, scene.kernel()):
-        assert torch.equal(a, b)
-
-
 WRONG = {
     "positions of integers": dict(positions=torch.zeros(40, 3, dtype=torch.int64)),
     "positions in two dimensions": dict(positions=torch.zeros(40, 2)),
@@ -302,22 +266,3 @@ def test_wrong_arguments_are_refused(change):
     map_potential(**arguments)
     with pytest.raises((RuntimeError, IndexError)):
         map_potential(**arguments | change)
-
-
-def map_potential_from_file(arguments, results):
-    warnings.simplefilter("ignore")
-    with torch.no_grad():
-        torch.save(map_potential(*torch.load(arguments)), results)
-    return compilation.load("interpolation")
-
-
-def test_without_a_compiler_the_reference_serves_the_same_operator(tmp_path):
-    scene = Scene(CELLS["triclinic"])
-    torch.save([scene.positions, *scene.rest], tmp_path / "arguments.pt")
-    files = tmp_path / "arguments.pt", tmp_path / "results.pt"
-    child = Child(map_potential_from_file, *files, cache=tmp_path / "cache", CXX="/nonexistent")
-    assert not child.result()
-    similarity, gradient = torch.load(tmp_path / "results.pt")
-    exact, exact_gradient = scene.reference()
-    assert float(similarity) == pytest.approx(float(exact), rel=1e-12)
-    torch.testing.assert_close(gradient, exact_gradient)

@@ -7,7 +7,7 @@ import torch
 
 pytest.importorskip("triton")
 
-from openmm_density.kernels.interpolation import gpu, reference
+from openmm_density.kernels.interpolation import gpu
 
 from .grids import CELLS, finite_or_periodic
 from .test_interpolation import TIGHT, WRONG, Scene, deviation, grids
@@ -19,7 +19,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::RuntimeWarning"),
     pytest.mark.usefixtures("poisoned"),
 ]
-needs_gpu = pytest.mark.skipif(not ON_GPU, reason="no GPU")
 N_ATOMS = 100_003 if ON_GPU else 40
 
 
@@ -127,37 +126,3 @@ def test_wrong_arguments_are_refused(change):
     arguments = dict(zip(names, arguments_of(scene)))
     with pytest.raises((RuntimeError, IndexError)):
         gpu.map_potential(**arguments | {name: value.to(DEVICE) for name, value in change.items()})
-
-
-class Scripted(torch.nn.Module):
-    def __init__(self, scene):
-        super().__init__()
-        for name in ("atoms", "weights", "potential", "matrix", "origin"):
-            self.register_buffer(name, getattr(scene, name))
-
-    def forward(self, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        return torch.ops.openmm_density.map_potential(
-            positions, self.atoms, self.weights, self.potential, self.matrix, self.origin, False
-        )
-
-
-@needs_gpu
-def test_the_operator_runs_it_in_torchscript_and_in_a_cuda_graph():
-    scene = Scene(n_atoms=5000, dtype=torch.float32)
-    positions = scene.positions.to(DEVICE)
-    module = torch.jit.freeze(torch.jit.script(Scripted(scene).to(DEVICE)).eval())
-    with torch.no_grad():
-        for found, right in zip(module(positions), map_potential(scene)):
-            assert torch.equal(found.cpu(), right)
-        still = positions.clone()
-        # TorchScript compares its constants when it optimises, which a capture does not bear.
-        for _ in range(3):
-            module(still)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            similarity, gradient = module(still)
-        still.copy_(positions + 0.3)
-        graph.replay()
-    exact, exact_gradient = reference.map_potential((positions + 0.3).cpu(), *scene.rest)
-    assert float(similarity) == pytest.approx(float(exact), rel=TIGHT)
-    assert deviation(gradient.cpu(), exact_gradient) < TIGHT

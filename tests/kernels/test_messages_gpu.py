@@ -107,17 +107,6 @@ class TestOnGpu:
         assert all(torch.equal(one, other) for one, other in zip(found, again))
         assert_close(found, with_derivative(*arguments), 1e-6)
 
-    def test_in_a_cuda_graph(self):
-        arguments = on_device([*scene(dtype=torch.float32), *network_of()])
-        torch.ops.openmm_density.painn(*arguments)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            found = torch.ops.openmm_density.painn(*arguments)
-        arguments[0] *= 1.01
-        graph.replay()
-        expected = torch.ops.openmm_density.painn(*arguments)
-        assert all(torch.equal(one, other) for one, other in zip(found, expected))
-
 
 def from_cpu(arguments):
     return [

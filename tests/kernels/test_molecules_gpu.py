@@ -47,15 +47,3 @@ def test_bad_arguments_are_refused(message, change):
     arguments[change[0]] = change[1]
     with pytest.raises(ValueError, match=f"whole_molecules: {message}"):
         gpu.whole_molecules(*on_device(arguments))
-
-
-@pytest.mark.skipif(not ON_GPU, reason="no GPU")
-def test_in_a_cuda_graph():
-    arguments = on_device(Scene(dtype=torch.float32).arguments(torch.eye(3) * 3))
-    torch.ops.openmm_density.whole_molecules(*arguments)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        whole = torch.ops.openmm_density.whole_molecules(*arguments)
-    arguments[0] += 1.7
-    graph.replay()
-    assert torch.equal(whole, torch.ops.openmm_density.whole_molecules(*arguments))

@@ -264,17 +264,6 @@ def test_nothing_is_the_sum_of_no_pairs(function):
         assert energy == 0 and not gradient.any() and not virial.any() and gradient.shape == (n_atoms, 3)
 
 
-def test_it_can_be_differentiated_and_scripted():
-    arguments = scene(NONBONDED, BOXES["cube"])
-    arguments[0].requires_grad_()
-    energy, gradient, _ = pairs(*arguments)
-    (2 * energy).backward()
-    torch.testing.assert_close(arguments[0].grad, 2 * gradient)
-    scripted = torch.jit.script(pairs)
-    arguments[0] = arguments[0].detach()
-    assert all(torch.equal(one, other) for one, other in zip(scripted(*arguments), pairs(*arguments)))
-
-
 def test_its_shapes_are_known_without_evaluating():
     arguments = scene(NONBONDED, BOXES["cube"], torch.float32)
     torch.library.opcheck(

@@ -1,6 +1,5 @@
 """The planarity operator against finite differences, float64 `eigh`, conservation laws and bad input."""
 
-import io
 import itertools
 import math
 
@@ -295,47 +294,6 @@ def test_no_planes():
         assert energy.item() == 0.0 and gradient.shape == (0, 3)
     no_planes_of_six = pack_planes([(np.zeros((0, 6), int), np.zeros(0))])
     assert no_planes_of_six.offsets.tolist() == [0]
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_autograd(dtype):
-    positions, planes = mixed(n_planes=4, dtype=dtype)
-    positions.requires_grad_()
-    energy, gradient = planarity(positions, *planes)
-    (3.0 * energy).backward()
-    torch.testing.assert_close(positions.grad, 3.0 * gradient.detach())
-    with pytest.raises(RuntimeError, match="does not require grad"):
-        planarity(positions, *planes)[1].sum().backward()
-
-
-class Module(torch.nn.Module):
-    def __init__(self, planes):
-        super().__init__()
-        for name, table in planes._asdict().items():
-            self.register_buffer(name, table)
-
-    def forward(self, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        return planarity(
-            positions, self.members, self.offsets, self.inverse_sigmas, self.atom_offsets, self.atom_members
-        )
-
-
-def test_torchscript():
-    positions, planes = mixed()
-    energy, gradient = planarity(positions, *planes)
-    buffer = io.BytesIO()
-    torch.jit.save(torch.jit.script(Module(planes)), buffer)
-    buffer.seek(0)
-    module = torch.jit.freeze(torch.jit.load(buffer).eval())
-    with torch.no_grad():
-        for _ in range(3):
-            scripted_energy, scripted_gradient = module(positions)
-    assert torch.equal(scripted_energy, energy) and torch.equal(scripted_gradient, gradient)
-    leaf = positions.clone().requires_grad_()
-    module(leaf)[0].backward()
-    torch.testing.assert_close(leaf.grad, gradient)
-    with pytest.raises(RuntimeError, match="positions must be a float32 or float64 tensor"):
-        module(positions.int())
 
 
 def test_deviations_are_signed_distances_from_the_plane():

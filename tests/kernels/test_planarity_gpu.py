@@ -146,42 +146,6 @@ def test_tables_are_read_once_and_again_when_they_change(monkeypatch):
         gpu.planarity(positions, *planes)
 
 
-class Scripted(torch.nn.Module):
-    def __init__(self, planes):
-        super().__init__()
-        for name, table in planes._asdict().items():
-            self.register_buffer(name, table)
-
-    def forward(self, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        return torch.ops.openmm_density.planarity(
-            positions, self.members, self.offsets, self.inverse_sigmas, self.atom_offsets, self.atom_members
-        )
-
-
-@needs_gpu
-def test_the_operator_runs_it_in_torchscript_and_in_a_cuda_graph():
-    positions, planes = mixed(50, dtype=torch.float32)
-    positions = positions.to(DEVICE)
-    expected = gpu.planarity(positions, *on_device(planes))
-    module = torch.jit.freeze(torch.jit.script(Scripted(planes).to(DEVICE)).eval())
-    with torch.no_grad():
-        for found, right in zip(module(positions), expected):
-            assert torch.equal(found, right)
-        still = positions.clone()
-        # TorchScript compares its constants when it optimises, which a capture does not bear.
-        for _ in range(3):
-            module(still)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            energy, gradient = module(still)
-        for shift in (0.0, 0.5):
-            moved = positions + shift * torch.rand_like(positions)
-            still.copy_(moved)
-            graph.replay()
-            right_energy, right_gradient = module(moved)
-            assert torch.equal(energy, right_energy) and torch.equal(gradient, right_gradient)
-
-
 @needs_gpu
 def test_a_graph_is_not_captured_with_tables_that_were_never_read():
     positions, planes = mixed(2, dtype=torch.float32)

@@ -221,27 +221,6 @@ def test_tables_that_numpy_changes_are_checked_again():
         structured_gather(torch.ones(3), *tables)
 
 
-@torch.jit.script
-def splat_in_torchscript(
-    values: torch.Tensor, wa: torch.Tensor, wbwc: torch.Tensor, map_size: int
-) -> torch.Tensor:
-    density = torch.ops.openmm_density.structured_scatter_add(values, wa, wbwc, map_size)
-    return torch.ops.openmm_density.structured_gather(density, wa, wbwc)
-
-
-def test_torchscript_calls_and_differentiates_the_operators():
-    values, wa, wbwc, map_size = wrapped_cubes(12, (3, 4, 5), (7, 8, 9))
-    x = values.clone().requires_grad_()
-    result = splat_in_torchscript(x, wa, wbwc, map_size)
-    assert torch.equal(
-        result.detach(), structured_gather(structured_scatter_add(values, wa, wbwc, map_size), wa, wbwc)
-    )
-    weights = torch.linspace(-1, 1, result.numel()).reshape(result.shape)
-    (result * weights).sum().backward()
-    expected = structured_gather(structured_scatter_add(weights, wa, wbwc, map_size), wa, wbwc)
-    assert torch.equal(x.grad, expected)
-
-
 def test_operators_keep_the_rules_of_torch():
     values, wa, wbwc, map_size = wrapped_cubes(4, (2, 3, 2), (4, 3, 5))
     values.requires_grad_()

@@ -1,7 +1,5 @@
 """Maps of two torsions: against finite differences, SciPy's splines and closed forms, and bad input."""
 
-import io
-
 import numpy as np
 import pytest
 import torch
@@ -152,27 +150,6 @@ def test_every_number_of_threads_gives_the_same_bits(threads):
     finally:
         torch.set_num_threads(before)
     assert torch.equal(one[0], several[0]) and torch.equal(one[1], several[1])
-
-
-def test_autograd_and_torchscript():
-    positions, torsions, nodes = case()
-
-    class Module(torch.nn.Module):
-        def forward(self, positions: torch.Tensor, tables: list[torch.Tensor]):
-            return torch.ops.openmm_density.torsion_maps(
-                positions, tables[0], tables[1], tables[2], tables[3], tables[4], tables[5]
-            )
-
-    expected = torsion_maps(positions, *torsions, nodes)
-    file = io.BytesIO()
-    torch.jit.save(torch.jit.script(Module()), file)
-    file.seek(0)
-    found = torch.jit.load(file)(positions, [*torsions, nodes])
-    assert torch.equal(found[0], expected[0]) and torch.equal(found[1], expected[1])
-    moving = positions.clone().requires_grad_()
-    energy, gradient = torsion_maps(moving, *torsions, nodes)
-    energy.backward()
-    assert torch.equal(moving.grad, gradient)
 
 
 def test_no_terms_and_a_scale():

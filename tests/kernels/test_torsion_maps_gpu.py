@@ -84,18 +84,3 @@ def test_tables_that_do_not_fit_are_refused():
         torsion_maps(positions[:20], *torsions, nodes)
     with pytest.raises(ValueError, match="nodes"):
         torsion_maps(positions, *torsions, nodes[..., 0].contiguous())
-
-
-@pytest.mark.skipif(not ON_GPU, reason="no GPU")
-def test_a_cuda_graph_replays_it():
-    positions, torsions, nodes = case(torch.float32)
-    positions = positions.to(DEVICE)
-    tables = [table.to(DEVICE) for table in (*torsions, nodes)]
-    gpu.torsion_maps(positions, *tables)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        energy, gradient = gpu.torsion_maps(positions, *tables)
-    positions.mul_(1.05).add_(0.01 * torch.randn_like(positions))
-    graph.replay()
-    expected, exact = gpu.torsion_maps(positions, *tables)
-    assert torch.equal(energy, expected) and torch.equal(gradient, exact)
