@@ -137,7 +137,7 @@ def report(fit: Path, truth: Path, start: Path) -> None:
         )
     print(f"Cα {off(truth, start):.2f} Å off the truth before, {off(truth, fitted):.2f} Å after")
     print(
-        f"{spent.ru_utime + spent.ru_stime:.0f} s of processor time, {summary['wall_seconds']:.0f} s by the clock"
+        f"{spent.ru_utime + spent.ru_stime:.0f} s of processor time, {summary['wall_seconds']:.0f} s of wall time"
     )
     print(
         f"{summary['ms_per_step']:.1f} ms a step, {summary['density_ms_per_step']:.2f} ms of it the density"
