@@ -1,6 +1,5 @@
 """What users give by mistake: one clear sentence and status 2, or a good result."""
 
-import gzip
 import json
 import os
 import re
@@ -19,7 +18,6 @@ from openmm_density.models import read_model
 
 from .conftest import PROJECT
 from .fragments import RESOLUTION, map_of, write_fragment
-from .small_models import hetatm
 
 RESIDUES = 12
 # As in density_map= or report_interval, which nobody types here but in a TOML file.
@@ -35,19 +33,13 @@ def folder(tmp_path_factory):
     lines = [line for line in text.splitlines() if line.startswith("ATOM")]
     density_map = map_of(RESIDUES, 0.1, 0, folder)
     density_map.write(folder / "map.mrc")
-    whole = (folder / "map.mrc").read_bytes()
 
-    (folder / "empty.pdb").write_text("")
-    (folder / "end.pdb").write_text("REMARK nothing here\nEND\n")
     (folder / "noise.pdb").write_bytes(np.random.default_rng(0).bytes(3000))
     (folder / "folder.pdb").mkdir()
-    (folder / "model.pdb.gz").write_bytes(gzip.compress(text.encode())[:-40])
-    (folder / "nan.pdb").write_text(text.replace(lines[3][30:38], "     nan", 1))
     (folder / "trace.pdb").write_text("\n".join(line for line in lines if line[12:16] == " CA ") + "\nEND\n")
     (folder / "water.pdb").write_text(
         "HETATM    1  O   HOH A   1       1.000   1.000   1.000  1.00  0.00           O\nEND\n"
     )
-    (folder / "no_atoms.cif").write_text("data_x\n_cell.length_a 10\n")
     (folder / "far.pdb").write_text(
         "\n".join(line[:30] + f"{float(line[30:38]) + 900:8.3f}" + line[38:] for line in lines) + "\nEND\n"
     )
@@ -69,62 +61,23 @@ def folder(tmp_path_factory):
     (folder / "endless.pdb").symlink_to("/dev/zero")
     stray_atom = lines[3][:30] + "9999.999" + lines[3][38:]
     (folder / "stray_atom.pdb").write_text("\n".join([*lines[:3], stray_atom, *lines[4:], "END", ""]))
-    (folder / "ions.pdb").write_text(
-        "\n".join(hetatm(n, "NA", "NA", n, np.array([9.0 * n, 1.0, 1.0]), "NA") for n in range(1, 5))
-    )
     (folder / "utf16.pdb").write_bytes(text.encode("utf-16"))
     (folder / "beta_carbons.pdb").write_text(
         "\n".join(line for line in lines if line[12:16] == " CB ") + "\nEND\n"
     )
 
-    (folder / "empty.mrc").write_bytes(b"")
-    (folder / "short.mrc").write_bytes(whole[:5000])
-    (folder / "noise.mrc").write_bytes(np.random.default_rng(1).bytes(4000))
+    (folder / "short.mrc").write_bytes((folder / "map.mrc").read_bytes()[:5000])
     (folder / "map.mrc.gz").write_bytes(b"not gzip at all")
-    (folder / "cut.mrc.gz").write_bytes(gzip.compress(whole)[:-300])
     replace(density_map, data=density_map.data[:1]).write(folder / "slice.mrc")
-    (folder / "words.situs").write_text("1.0 0 0 0 10 10 10\n\n" + "abc " * 1000)
-    (folder / "few.situs").write_text("1.0 0 0 0 10 10 10\n\n" + "1.0 " * 10)
-    (folder / "noise.mtz").write_bytes(b"MTZ " + bytes(500))
-    replace(density_map, data=np.zeros_like(density_map.data)).write(folder / "zeros.mrc")
-    replace(density_map, data=np.full_like(density_map.data, 3.0)).write(folder / "constant.mrc")
-    for name, place, value in (
-        ("nan.mrc", 2000, np.float32(np.nan)),
-        ("mode77.mrc", 12, np.int32(77)),
-        ("no_cell.mrc", 40, np.zeros(3, np.float32)),
-        ("vast_cell.mrc", 40, np.full(3, 1e30, np.float32)),
-        ("far_origin.mrc", 196, np.array([1e30], np.float32)),
-        ("nowhere.mrc", 196, np.array([np.nan], np.float32)),
-        ("negative_size.mrc", 0, np.array([-5], np.int32)),
-        ("vast_size.mrc", 0, np.full(3, 2**30, np.int32)),
-        ("flat_cell.mrc", 52, np.array([10, 10, 170], np.float32)),
-    ):
-        (folder / name).write_bytes(whole[:place] + value.tobytes() + whole[place + value.nbytes :])
     replace(density_map, data=density_map.data[:-1]).write(folder / "other_grid.mrc")
 
     (folder / "wrong.toml").write_text("[[stage]]\nstepz = 3\n")
-    stage = "[[stage]]\nname = 'a'\nsteps = 4\n"
-    for name, protocol in (
-        ("no_stage.toml", "strength = 5\n"),
-        ("negative.toml", stage.replace("4", "-4")),
-        ("true.toml", stage.replace("4", "true")),
-        ("fast.toml", "timestep = 500.0\n" + stage),
-        ("hot.toml", stage + "temperature = 1e9\n"),
-        ("three.toml", stage + "strength = [1, 2, 3]\n"),
-        ("finer.toml", stage + "resolution = 1.0\n"),
-        ("broken.toml", "[[stage\n"),
-        ("no_steps.toml", "[[stage]]\nname = 'a'\n"),
-        ("single.toml", stage.replace("[[stage]]", "[stage]")),
-        ("plural.toml", stage.replace("[[stage]]", "[[stages]]")),
-        ("strong.toml", stage + "strength = [5, 50]\n"),
-        ("brief.toml", "strength = 20\nminimize_first = 50\nminimize_last = 50\n" + stage.replace("4", "20")),
-    ):
-        (folder / name).write_text(protocol)
-    (folder / "other.xml").write_text("<other/>")
+    (folder / "brief.toml").write_text(
+        "strength = 20\nminimize_first = 50\nminimize_last = 50\n[[stage]]\nname = 'a'\nsteps = 20\n"
+    )
     (folder / "empty.xml").write_text("<ForceField/>")
     (folder / "dangling").symlink_to("nowhere/at/all")
     (folder / "circle").symlink_to("circle")
-    (folder / "wrong.xml").write_text("<ForceField><Residues></ForceField>")
     (folder / "a_file").write_text("")
     (folder / "done").mkdir()
     (folder / "done" / "summary.json").write_text("{}")
@@ -151,26 +104,15 @@ def fit(folder, monkeypatch, model="model.pdb", density_map="map.mrc", **options
     ("named", "changes"),
     [
         ("missing.pdb", {"model": "missing.pdb"}),
-        ("empty.pdb", {"model": "empty.pdb"}),
-        ("end.pdb", {"model": "end.pdb"}),
         ("noise.pdb", {"model": "noise.pdb"}),
         ("folder.pdb", {"model": "folder.pdb"}),
-        ("model.pdb.gz", {"model": "model.pdb.gz"}),
-        ("nan.pdb", {"model": "nan.pdb"}),
         ("trace.pdb", {"model": "trace.pdb"}),
         ("only water and ions", {"model": "water.pdb"}),
-        ("no_atoms.cif", {"model": "no_atoms.cif"}),
         ("inside the map", {"model": "far.pdb", "place": "off"}),
         ("missing.mrc", {"density_map": "missing.mrc"}),
-        ("empty.mrc", {"density_map": "empty.mrc"}),
         ("short.mrc", {"density_map": "short.mrc"}),
-        ("noise.mrc", {"density_map": "noise.mrc"}),
         ("model.pdb", {"density_map": "model.pdb"}),
         ("map.mrc.gz", {"density_map": "map.mrc.gz"}),
-        ("no density", {"density_map": "zeros.mrc"}),
-        ("nan.mrc", {"density_map": "nan.mrc"}),
-        ("--resolution", {"resolution": 0}),
-        ("--resolution", {"resolution": -3}),
         ("--resolution", {"resolution": "nan"}),
         ("--resolution", {"resolution": "inf"}),
         ("--resolution", {"resolution": "high"}),
@@ -182,44 +124,25 @@ def fit(folder, monkeypatch, model="model.pdb", density_map="map.mrc", **options
         ("/proc/none", {"output": "/proc/none"}),
         ("done: it already holds", {"output": "done"}),
         ("unfinished fit", {"output": "stray"}),
-        ("--steps", {"steps": 0}),
         ("--steps", {"steps": "many"}),
         ("--strength", {"strength": -1}),
         ("--strength", {"strength": "strong"}),
         ("--strength", {"strength": "nan"}),
         ("--final-strength", {"final_strength": "nan"}),
         ("--temperature", {"temperature": -5}),
-        ("--seed", {"seed": -1}),
-        ("--threads", {"threads": 0}),
         ('--platform must be a platform of this OpenMM, found "Abacus"', {"platform": "Abacus"}),
-        (
-            '--similarity must be a known measure, found "likeness": use one of',
-            {"similarity": "likeness"},
-        ),
-        ('--weights must be known weights, found "gold": use one of', {"weights": "gold"}),
         ("--atoms", {"atoms": "name nothing"}),
         ("--atoms", {"atoms": "name name ((("}),
-        ("--report-interval", {"report_interval": 0}),
         ("--save-interval", {"save_interval": 0}),
         ("--density-interval", {"density_interval": 3}),
-        (
-            '--protocol must be a known protocol, or a file that ends in .toml, found "hasty"',
-            {"protocol": "hasty"},
-        ),
         ("missing.toml", {"protocol": "missing.toml"}),
         ("wrong.toml", {"protocol": "wrong.toml"}),
-        ("gravity", {"restrain": "ss,gravity"}),
         ("--half-map", {"half_map": "map.mrc"}),
         ("missing.mrc", {"half_map": ["map.mrc", "missing.mrc"]}),
         ("halves", {"half_map": ["map.mrc", "other_grid.mrc"]}),
         ("--strength", {"half_map": ["map.mrc", "map.mrc"], "strength": 10}),
         ("--final-strength", {"half_map": ["map.mrc", "map.mrc"], "final_strength": 10}),
-        ('--forcefield must be a known force field, found "opls"', {"forcefield": "opls"}),
         ("missing.xml", {"forcefield": "missing.xml"}),
-        ("wrong.xml", {"forcefield": "wrong.xml"}),
-        ('--solvent must be a known solvent, found "oil"', {"solvent": "oil"}),
-        ("missing.cif", {"dictionary": "missing.cif"}),
-        ("--planarity", {"planarity": -0.1}),
         ("--place", {"place": "somewhere"}),
         ("missing.pdb", {"reference": "missing.pdb"}),
         ("water.pdb: the models have", {"reference": "water.pdb"}),
@@ -231,7 +154,6 @@ def fit(folder, monkeypatch, model="model.pdb", density_map="map.mrc", **options
         ),
         ("found XYZ: give SMILES", {"ligand_forcefield": "gaff", "ligand": "XYZ=C"}),
         ("NAME=SMILES", {"ligand": "benzene"}),
-        ("--ligand can only be used with --ligand-forcefield", {"ligand": "LIG=C"}),
         ("--ligand-forcefield", {"ligand_forcefield": "guess"}),
         ("hydrogen.pdb", {"model": "hydrogen.pdb"}),
         ("heap.pdb", {"model": "heap.pdb"}),
@@ -242,9 +164,6 @@ def fit(folder, monkeypatch, model="model.pdb", density_map="map.mrc", **options
             "map.mrc: it is a density map, and model.pdb a model",
             {"model": "map.mrc", "density_map": "model.pdb"},
         ),
-        ("constant.mrc", {"density_map": "constant.mrc"}),
-        ("mode77.mrc", {"density_map": "mode77.mrc"}),
-        ("no_cell.mrc", {"density_map": "no_cell.mrc"}),
         (
             '--columns must be the labels of amplitude and phase, as in FWT,PHWT, found "FWT"',
             {"columns": "FWT"},
@@ -269,46 +188,18 @@ def fit(folder, monkeypatch, model="model.pdb", density_map="map.mrc", **options
         ("pipe.cif", {"dictionary": "pipe.cif"}),
         ("pipe.pdb", {"reference": "pipe.pdb"}),
         ("A MET 1 has CB and CG, which are bonded", {"model": "stray_atom.pdb", "place": "off"}),
-        ("only water and ions", {"model": "ions.pdb"}),
         ("utf16.pdb: no atoms were found", {"model": "utf16.pdb"}),
         ("lack backbone atoms", {"model": "beta_carbons.pdb"}),
-        ("cut.mrc.gz", {"density_map": "cut.mrc.gz"}),
         ("inside the map", {"density_map": "slice.mrc"}),
-        ("words.situs", {"density_map": "words.situs"}),
-        ("few.situs: it does not have the 10 × 10 × 10 values", {"density_map": "few.situs"}),
-        ("noise.mtz", {"density_map": "noise.mtz"}),
-        ("vast_cell.mrc: its voxels must measure", {"density_map": "vast_cell.mrc"}),
-        ("far_origin.mrc: its first voxel must be within", {"density_map": "far_origin.mrc"}),
-        ("nowhere.mrc: the ORIGIN", {"density_map": "nowhere.mrc"}),
-        ("negative_size.mrc", {"density_map": "negative_size.mrc"}),
-        ("vast_size.mrc: it is cut short", {"density_map": "vast_size.mrc"}),
-        ("flat_cell.mrc: its cell has no volume, found angles", {"density_map": "flat_cell.mrc"}),
         ("--resolution must not be finer than the map's voxels", {"resolution": 0.3}),
         ("--resolution must not be coarser than the map is wide", {"resolution": 100}),
-        ("no_stage.toml: it has no stage", {"protocol": "no_stage.toml", "steps": None}),
-        ("negative.toml", {"protocol": "negative.toml", "steps": None}),
-        ("true.toml", {"protocol": "true.toml", "steps": None}),
-        ("fast.toml: timestep must be at most 10 fs", {"protocol": "fast.toml", "steps": None}),
-        ('hot.toml: stage "a": temperature must be at most', {"protocol": "hot.toml", "steps": None}),
-        ("three.toml", {"protocol": "three.toml", "steps": None}),
-        (
-            'stage "a": its resolution must be between those of the map, 5 Å, and of its width, 48 Å, found 1 Å',
-            {"protocol": "finer.toml", "steps": None},
-        ),
-        ("broken.toml: it is not a TOML file", {"protocol": "broken.toml"}),
-        ('no_steps.toml: stage "a" has no steps: give', {"protocol": "no_steps.toml"}),
-        ("single.toml: it has [stage], a single table: write [[stage]]", {"protocol": "single.toml"}),
-        ('plural.toml: the protocol has "stages", which is not known', {"protocol": "plural.toml"}),
-        ('strong.toml: stage "a": strength is a part of the fit\'s strength', {"protocol": "strong.toml"}),
         ("--temperature must be at most", {"temperature": 1e9}),
         ("--steps must be a whole number up to", {"steps": 10**20}),
         ("--forcefield describes none of the 12 amino acids", {"forcefield": "empty.xml"}),
-        ("other.xml: it begins with <other>", {"forcefield": "other.xml"}),
         ("dangling: it is a symbolic link to nowhere/at/all, which leads nowhere", {"output": "dangling"}),
         ("dangling: it is a symbolic link", {"output": "dangling/inside"}),
         ("circle: it is a symbolic link to circle, which leads nowhere", {"output": "circle"}),
         ("/dev/null", {"output": "/dev/null"}),
-        ("map.mrc: it is a file", {"output": "map.mrc"}),
         ("--strength", {"strength": "inf"}),
         ("--planarity", {"planarity": "nan"}),
         ('--restrain must hold known names, found "none"', {"restrain": "none,ss"}),

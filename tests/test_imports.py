@@ -106,7 +106,9 @@ def test_what_no_file_can_make_right_is_refused_before_anything_slow(
     for name in ("model.pdb", "map.mrc", "log.csv"):
         (tmp_path / name).write_text("")
     (tmp_path / "stages.toml").write_text("[[stage]]\nsteps = -1\n")
-    assert named in quick([command, *COMPLETE[command], *options], 2)
+    (sentence,) = quick([command, *COMPLETE[command], *options], 2).splitlines()
+    assert sentence.startswith(f"openmm-density {command}: error: ") and named in sentence
+    assert not (tmp_path / "out").exists()
 
 
 COMPLETE = {
