@@ -18,8 +18,8 @@ from ..models.chemistry.monomers.terms import GeometryTerms, IdealTerms, find_te
 from ..models.chemistry.planes import PlaneSet
 from ..models.merging import call_for_each
 from .pairs import distances
-from .planarity import force_of_planes, stable_timestep, stiffness, violated_planes
-from .restraint import Restraint, Violation
+from .planarity import PlaneRestraint, stable_timestep, stiffness
+from .restraint import Violation
 
 IDEAL_GEOMETRY_FORCE_CONSTANT = 2.494
 """kJ/mol: kT at 300 K, at which the terms of a simulation spread by their standard deviations."""
@@ -29,7 +29,7 @@ LIMIT_IN_SIGMA = 4.0
 _MOST_NAMED = 10
 
 
-class IdealGeometryRestraint(Restraint):
+class IdealGeometryRestraint(PlaneRestraint):
     """Hold bonds, angles, planes, chiral volumes and ω torsions at the ideal values of the CCP4 monomer library.
 
     The energy is the negative log likelihood of the terms x with ideal values x₀ and standard deviations σ,
@@ -140,19 +140,6 @@ class IdealGeometryRestraint(Restraint):
                 forces.append(self._finish(force))
         return forces
 
-    def create_force_of(self, planes: PlaneSet, n_particles: int, backend: str = "auto") -> openmm.Force:
-        """Build one force for other planes, as `PlanarityRestraint.create_force_of`."""
-        return force_of_planes(
-            planes,
-            n_particles,
-            self.parameter_name,
-            self.force_constant,
-            name=type(self).__name__,
-            energy=1.0,
-            backend=backend,
-            force_group=self.force_group,
-        )
-
     def violations(self, positions: Any) -> list[Violation]:
         """List the terms more than 4 σ off, the worst of each kind first; see `Restraint.violations`."""
         positions = self._checked(positions)
@@ -175,7 +162,7 @@ class IdealGeometryRestraint(Restraint):
                 ],
                 unit_name,
             )
-        return found + violated_planes(self, self.terms.planes, positions, LIMIT_IN_SIGMA)
+        return found + self._violated_planes(self.planes, positions, LIMIT_IN_SIGMA)
 
     def stable_timestep(self, system: openmm.System) -> float:
         """Return the time step in ps up to which these oscillations are stable, at `force_constant`.

@@ -38,7 +38,69 @@ LIMIT_IN_SIGMA = 5.0
 _MOST_NAMED = 10
 
 
-class PlanarityRestraint(Restraint):
+class PlaneRestraint(Restraint):
+    """What holds planes flat: E = k · kT · Σ ½ (d/σ)²."""
+
+    thermal_energy = 1.0
+    """kT in kJ/mol."""
+    constants = False
+
+    def create_force_of(self, planes: PlaneSet, n_particles: int, backend: str = "auto") -> openmm.Force:
+        """Build one force for other planes, such as those of copies of atoms, of a System that is not periodic.
+
+        Parameters
+        ----------
+        planes : PlaneSet
+        n_particles : int
+            Of the whole System.
+        backend : str
+            As for `PlanarityRestraint.create_force`.
+        """
+
+        def module_of(particles: np.ndarray) -> torch.nn.Module:
+            return planarity_module(
+                planes, particles, self.thermal_energy, constants=self.constants, periodic=False
+            )
+
+        members = [atoms.ravel() for atoms, _ in planes.grouped()]
+        particles = np.unique(np.concatenate(members)) if members else None
+        return forces.create_force(
+            module_of(np.arange(n_particles)),
+            self.parameter_name,
+            self.force_constant,
+            periodic=False,
+            name=type(self).__name__,
+            backend=backend,
+            force_group=self.force_group,
+            parameter_derivative=False,
+            of_particles=None if particles is None else (particles, lambda: module_of(particles)),
+        )
+
+    def _violated_planes(self, planes: PlaneSet, positions: np.ndarray, limit: float) -> list[Violation]:
+        """Return the planes with an atom more than `limit` standard deviations off them, the worst first."""
+        if not planes.planes:
+            return []
+        found = planes.deviations(positions)
+        limits = limit * np.array(
+            [
+                plane.sigma if isinstance(plane.sigma, float) else plane.sigma[plane.atoms.index(atom)]
+                for plane, atom in zip(planes.planes, found.worst_atom.tolist())
+            ]
+        )
+        return self._violated(
+            found.worst_atom[:, None],
+            found.worst,
+            np.zeros(len(limits)),
+            limits,
+            [
+                f"distance of {self._atoms[atom].name} from its plane ({plane.kind})"
+                for plane, atom in zip(planes.planes, found.worst_atom)
+            ],
+            "Å",
+        )
+
+
+class PlanarityRestraint(PlaneRestraint):
     """Hold every flat group of a model flat.
 
     The energy is kT times the negative log likelihood of the distances d of the atoms from the best plane of their group,
@@ -209,29 +271,6 @@ class PlanarityRestraint(Restraint):
         """
         return self.create_force_of(self.planes.side_by_side(first), n_particles, backend)
 
-    def create_force_of(self, planes: PlaneSet, n_particles: int, backend: str = "auto") -> openmm.Force:
-        """Build one force for other planes, such as those of copies of atoms, of a System that is not periodic.
-
-        Parameters
-        ----------
-        planes : PlaneSet
-        n_particles : int
-            Of the whole System.
-        backend : str
-            As for `create_force`.
-        """
-        return force_of_planes(
-            planes,
-            n_particles,
-            self.parameter_name,
-            self.force_constant,
-            name=type(self).__name__,
-            energy=self.thermal_energy,
-            constants=self.constants,
-            backend=backend,
-            force_group=self.force_group,
-        )
-
     def create_module(self) -> torch.nn.Module:
         """Build the TorchScript-compatible module behind the force.
 
@@ -242,7 +281,7 @@ class PlanarityRestraint(Restraint):
 
     def violations(self, positions: Any) -> list[Violation]:
         """List the planes with an atom more than 5 σ off them, the worst first; see `Restraint.violations`."""
-        return violated_planes(self, self.planes, self._checked(positions), LIMIT_IN_SIGMA)
+        return self._violated_planes(self.planes, self._checked(positions), LIMIT_IN_SIGMA)
 
     def _checked_start(self, positions: Any) -> np.ndarray | None:
         # What is found flat needs no positions, and an atom without a finite one is left out of the search for bonds.
@@ -297,64 +336,6 @@ def stable_timestep(stiffness: np.ndarray, system: openmm.System) -> float:
     moving = (masses > 0) & (stiffness > 0)
     fastest = float((stiffness[moving] / masses[moving]).max(initial=0.0))
     return 2.0 / math.sqrt(fastest) if fastest > 0 else math.inf
-
-
-def violated_planes(
-    restraint: Restraint, planes: PlaneSet, positions: np.ndarray, limit: float
-) -> list[Violation]:
-    """Return the planes with an atom more than ``limit`` standard deviations off them, the worst first."""
-    if not planes.planes:
-        return []
-    found = planes.deviations(positions)
-    limits = limit * np.array(
-        [
-            plane.sigma if isinstance(plane.sigma, float) else plane.sigma[plane.atoms.index(atom)]
-            for plane, atom in zip(planes.planes, found.worst_atom.tolist())
-        ]
-    )
-    return restraint._violated(
-        found.worst_atom[:, None],
-        found.worst,
-        np.zeros(len(limits)),
-        limits,
-        [
-            f"distance of {restraint._atoms[atom].name} from its plane ({plane.kind})"
-            for plane, atom in zip(planes.planes, found.worst_atom)
-        ],
-        "Å",
-    )
-
-
-def force_of_planes(
-    planes: PlaneSet,
-    n_particles: int,
-    parameter_name: str,
-    force_constant: float,
-    *,
-    name: str,
-    energy: float,
-    constants: bool = False,
-    backend: str = "auto",
-    force_group: int = 0,
-) -> openmm.Force:
-    """Return a force that holds planes in a System of so many particles that is not periodic; `energy` is kT in kJ/mol."""
-
-    def module_of(particles: np.ndarray) -> torch.nn.Module:
-        return planarity_module(planes, particles, energy, constants=constants, periodic=False)
-
-    members = [atoms.ravel() for atoms, _ in planes.grouped()]
-    particles = np.unique(np.concatenate(members)) if members else None
-    return forces.create_force(
-        module_of(np.arange(n_particles)),
-        parameter_name,
-        force_constant,
-        periodic=False,
-        name=name,
-        backend=backend,
-        force_group=force_group,
-        parameter_derivative=False,
-        of_particles=None if particles is None else (particles, lambda: module_of(particles)),
-    )
 
 
 _GAS_CONSTANT = unit.MOLAR_GAS_CONSTANT_R.value_in_unit(unit.kilojoule_per_mole / unit.kelvin)
