@@ -19,7 +19,6 @@ from .commands import BuildError, warn_once
 from .libraries import library
 from .sources import (
     calls_kernel,
-    has_kernel,
     kernel_folders,
     kernel_source,
     operator_folders,
@@ -77,12 +76,11 @@ def load(folder: str) -> bool:
     return outcome.loaded
 
 
-def load_all(folders: Sequence[str] | None = None) -> bool:
-    """Load the C++ of folders below ``kernels/``, by default all, compiled in parallel; True if all is available, see `load`."""
-    wanted = operator_folders() if folders is None else tuple(folders)
-    kernels = kernel_folders() if folders is None else [folder for folder in wanted if has_kernel(folder)]
-    with ThreadPoolExecutor(max(len(wanted) + 1, 1)) as pool:
-        served = pool.submit(kernels_serve, kernels)
+def load_all() -> bool:
+    """Load the C++ of all folders below ``kernels/``, compiled in parallel; True if all is available, see `load`."""
+    wanted = operator_folders()
+    with ThreadPoolExecutor(len(wanted) + 1) as pool:
+        served = pool.submit(kernels_serve, kernel_folders())
         return all([*pool.map(load, wanted), served.result()])
 
 

@@ -19,18 +19,14 @@ from torch import Tensor
 SIGMA_PER_RESOLUTION = 0.225
 
 
-def blurring_b_factor(resolution: float, sigma_factor: float = SIGMA_PER_RESOLUTION) -> float:
+def blurring_b_factor(resolution: float) -> float:
     """Return the B factor B_d = 8π²(0.225 d)² in Å² that widens a point to the Gaussian of a map at resolution d in Å."""
-    return 8 * math.pi**2 * (sigma_factor * resolution) ** 2
+    return 8 * math.pi**2 * (SIGMA_PER_RESOLUTION * resolution) ** 2
 
 
-def resolution_gaussians(
-    weights: Tensor, resolution: float, sigma_factor: float = SIGMA_PER_RESOLUTION
-) -> tuple[Tensor, Tensor]:
-    """Return amplitudes and exponents (N, 1) of a Gaussian an atom: integral `weights` (N,), σ = sigma_factor · resolution
-    (Å).
-    """
-    sigma = sigma_factor * resolution
+def resolution_gaussians(weights: Tensor, resolution: float) -> tuple[Tensor, Tensor]:
+    """Return amplitudes and exponents (N, 1) of a Gaussian an atom: integral `weights` (N,), σ = 0.225 · resolution (Å)."""
+    sigma = SIGMA_PER_RESOLUTION * resolution
     amplitudes = weights[:, None] / (2 * math.pi * sigma**2) ** 1.5
     return amplitudes, torch.full_like(amplitudes, 0.5 / sigma**2)
 
@@ -41,7 +37,6 @@ def form_factor_gaussians(
     b_factors: Tensor,
     occupancies: Tensor,
     resolution: float,
-    sigma_factor: float = SIGMA_PER_RESOLUTION,
 ) -> tuple[Tensor, Tensor]:
     """Describe each atom by its form factor, blurred by its B factor and by the resolution.
 
@@ -53,7 +48,7 @@ def form_factor_gaussians(
         torch.as_tensor(values, dtype=b_factors.dtype)
         for values in _coefficients([gemmi.Element(symbol) for symbol in elements], table)
     )
-    width = b + b_factors[:, None] + blurring_b_factor(resolution, sigma_factor)
+    width = b + b_factors[:, None] + blurring_b_factor(resolution)
     amplitudes = occupancies[:, None] * a * (4 * math.pi / width) ** 1.5
     return amplitudes, 4 * math.pi**2 / width
 

@@ -17,18 +17,16 @@ _SHORTEST_MOVE = 1.0e-6
 _CONSTRAINT_TOLERANCE = 1.0e-5
 
 
-def descend(
-    context: openmm.Context, steps: int, longest_move: float = LONGEST_MOVE, stop: Stop | None = None
-) -> None:
-    """Move a Context's atoms down their forces, in steps in which the atom with the largest force moves by at most so many nm.
+def descend(context: openmm.Context, steps: int, stop: Stop | None = None) -> None:
+    """Move a Context's atoms down their forces, in steps in which none moves farther than `LONGEST_MOVE`.
 
     A step that does not lower the energy is undone and shortened, others lengthen the next; atoms without mass stay. The
-    energy never rises, and each step costs one evaluation of energy and forces. `longest_move` in nm.
+    energy never rises, and each step costs one evaluation of energy and forces.
     """
     system = context.getSystem()
     moves = masses_of(system) > 0
     constrained = system.getNumConstraints() > 0
-    length = longest_move
+    length = LONGEST_MOVE
     positions, energy, forces = energy_and_forces(context)
     for _ in range(steps):
         forces = np.where(moves[:, None] & np.isfinite(forces), forces, 0.0)
@@ -43,7 +41,7 @@ def descend(
         # From where the energy is no number, anywhere is better.
         if np.isfinite(tried[0]).all() and (tried[1] < energy or not np.isfinite(energy)):
             positions, energy, forces = tried
-            length = min(_LONGER * length, longest_move)
+            length = min(_LONGER * length, LONGEST_MOVE)
         else:
             length *= _SHORTER
     context.setPositions(positions)

@@ -100,9 +100,7 @@ def fsc_title(with_half_maps: bool) -> str:
     return "Fourier shell correlation of map and model" + (", and of the half maps" if with_half_maps else "")
 
 
-def fsc_figure(
-    curves: Mapping[str, tuple[str, Mapping[str, Any] | None]], threshold: float = 0.5
-) -> dict[str, Any] | None:
+def fsc_figure(curves: Mapping[str, tuple[str, Mapping[str, Any] | None]]) -> dict[str, Any] | None:
     """Return Fourier shell correlations, or None; `curves` by stage, or `HALF_MAPS`: name, frequency (1/Å), correlation."""
     known = {stage: curve for stage, curve in curves.items() if curve[1]}
     if not known:
@@ -126,7 +124,7 @@ def fsc_figure(
         for each in (20, 10, 6, 5, 4, 3.5, 3, 2.5, 2, 1.5, 1.2, 1)
         if longest[0] <= 1 / each <= longest[-1]
     ]
-    lines = [threshold, *([HALF_MAP_THRESHOLD] if HALF_MAPS in known else [])]
+    lines = [0.5, *([HALF_MAP_THRESHOLD] if HALF_MAPS in known else [])]
     across = {"type": "line", "x0": 0, "x1": 1, "xref": "paper", "line": {"width": 1, "dash": "dot"}}
     return {
         "data": data,

@@ -12,6 +12,8 @@ import numpy as np
 if TYPE_CHECKING:
     from rich.table import Table
 
+_MOST_SHELLS = 10
+
 
 @dataclass(frozen=True)
 class Shell:
@@ -60,11 +62,11 @@ class RFactors:
 
 
 def r_factors(
-    measured: np.ndarray, calculated: np.ndarray, free: np.ndarray, inverse_d2: np.ndarray, n_shells: int = 10
+    measured: np.ndarray, calculated: np.ndarray, free: np.ndarray, inverse_d2: np.ndarray
 ) -> RFactors:
     """Return R factors of amplitudes on the same scale. `measured`, `calculated` (N,); `free` bool (N,); `inverse_d2` (N,)."""
     order = np.argsort(-1 / inverse_d2, kind="stable")
-    parts = np.array_split(order, int(np.clip(len(order) // 100, 1, n_shells)))
+    parts = np.array_split(order, int(np.clip(len(order) // 100, 1, _MOST_SHELLS)))
     shells = []
     for part in parts:
         work, held_out = part[~free[part]], part[free[part]]

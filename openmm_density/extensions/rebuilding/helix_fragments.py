@@ -92,12 +92,12 @@ _GROOVE = FRAGMENT[:, :3] * np.array([-1.0, -1.0, 1.0])
 class HelixFragments:
     """Lay ideal helices into a map.
 
-    `level`: density of a backbone in it: scores are in its units; `seed` of the random moves.
+    `level`: density of a backbone in it: scores are in its units.
     """
 
-    def __init__(self, density_map: DensityMap, level: float, seed: int = 0) -> None:
+    def __init__(self, density_map: DensityMap, level: float) -> None:
         self._map, self._level = density_map, level
-        self._random = np.random.default_rng(seed)
+        self._random = np.random.default_rng(0)
 
     def atoms(self, poses: Poses) -> np.ndarray:
         """Return N, Cα, C, O and Cβ of the residues of fragments, shape (..., LENGTH, 5, 3)."""

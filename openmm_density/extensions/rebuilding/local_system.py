@@ -40,9 +40,9 @@ class LocalSystem:
     atoms. Without hydrogens and charges a step takes a hundredth of the time of one of the whole model.
 
     `force_field` of the whole model, without constraints. `molecule`: the whole model. `density` of the same atoms.
-    `positions` (N, 3) in Å. `residues` int: those that move. `threads` of the CPU platform, where there is no kernel.
-    `compiled`: whether it is computed by a kernel where that has the terms of the force field; else by OpenMM. Raises
-    BuildError if the kernel cannot be compiled; `kernel_serves` finds it out before.
+    `positions` (N, 3) in Å. `residues` int: those that move. `compiled`: whether it is computed by a kernel where that has
+    the terms of the force field; else by OpenMM. Raises BuildError if the kernel cannot be compiled; `kernel_serves` finds
+    it out before.
     """
 
     def __init__(
@@ -52,7 +52,6 @@ class LocalSystem:
         density: DensityModel,
         positions: np.ndarray,
         residues: np.ndarray,
-        threads: int = 1,
         compiled: bool = True,
     ) -> None:
         heavy, of_residues = molecule.is_heavy, np.isin(molecule.residue_of, residues)
@@ -77,7 +76,7 @@ class LocalSystem:
         )
         terms = local_terms(surroundings) if compiled else None
         self._dynamics = (
-            LocalContext(part, local_forces.system(surroundings), threads)
+            LocalContext(part, local_forces.system(surroundings))
             if terms is None
             else CompiledDynamics(terms, surroundings.order)
         )
@@ -131,14 +130,13 @@ class LocalContext:
 
     Positions are arrays of shape (M, 3) in nm.
 
-    `topology`: names the atoms where something blows up; `system` with the parameter "hardness"; `threads` of the CPU
-    platform.
+    `topology`: names the atoms where something blows up; `system` with the parameter "hardness".
     """
 
-    def __init__(self, topology: app.Topology, system: openmm.System, threads: int = 1) -> None:
+    def __init__(self, topology: app.Topology, system: openmm.System) -> None:
         self._integrator = openmm.VerletIntegrator(TIMESTEP)
         platform = openmm.Platform.getPlatformByName("CPU")
-        properties = {"Threads": str(threads), "DeterministicForces": "true"}
+        properties = {"Threads": "1", "DeterministicForces": "true"}
         self._context = openmm.Context(system, self._integrator, platform, properties)
         self._safeguard = Safeguard(topology, system)
 
