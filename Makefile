@@ -41,7 +41,7 @@ test: $(COMPILED)
 
 test-gpu: $(INSTALLED)
 	$(BIN)/python -c 'import torch, sys; sys.exit(not torch.cuda.is_available() and "no GPU that torch can use")'
-	$(BIN)/python -m pytest $(shell find tests -name "test_*_gpu.py")
+	$(BIN)/python -m pytest -k "gpu or triton" tests/kernels $(shell find tests -name "test_*_gpu.py")
 
 # Tests skip a platform that does not work: that none does is found before them.
 test-opencl: $(COMPILED)

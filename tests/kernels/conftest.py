@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -89,14 +90,19 @@ def _unwrapped(to_tensor: Callable[..., Any]) -> Callable[..., Any]:
     return of_product
 
 
-@pytest.fixture
-def poisoned() -> Iterator[None]:
+@contextmanager
+def poisoned_memory() -> Iterator[None]:
     """Fill every new tensor with NaN, or the largest integer."""
     before = torch.are_deterministic_algorithms_enabled()
     torch.use_deterministic_algorithms(True)
-    assert torch.empty(3).isnan().all(), "torch no longer fills new memory with NaN"
-    yield
-    torch.use_deterministic_algorithms(before)
+    try:
+        assert torch.empty(3).isnan().all(), "torch no longer fills new memory with NaN"
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before)
+
+
+poisoned = pytest.fixture(poisoned_memory.__wrapped__, name="poisoned")
 
 
 @pytest.fixture(scope="session")

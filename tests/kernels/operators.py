@@ -1,9 +1,45 @@
-"""Calls of operators, in TorchScript and in CUDA graphs."""
+"""Calls of operators: of their implementations, in TorchScript and in CUDA graphs."""
 
 import io
+import warnings
+from importlib import import_module
 
+import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from .conftest import poisoned_memory
+
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def moved(value, device):
+    """Return a tensor, or what there is of tensors in a list or tuple, on a device."""
+    if isinstance(value, (list, tuple)):
+        return [moved(each, device) for each in value]
+    return value.to(device) if isinstance(value, torch.Tensor) else value
+
+
+def in_triton(folder, name):
+    """Return an operator's kernel in Triton: in its interpreter, or on a GPU when there is one, with NaN in new memory."""
+
+    def call(*arguments, **options):
+        pytest.importorskip("triton")
+        function = getattr(import_module(f"openmm_density.kernels.{folder}.gpu"), name)
+        options = {key: moved(value, DEVICE) for key, value in options.items()}
+        with poisoned_memory(), warnings.catch_warnings():
+            # The interpreter is NumPy, which speaks of every NaN.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            return moved(function(*moved(arguments, DEVICE), **options), "cpu")
+
+    return call
+
+
+def implementations(folder, operator, reference=None):
+    """Run a test with an operator's kernels in C++ and Triton, and with its reference if that is given."""
+    of = {"C++": operator, "Triton": in_triton(folder, operator.__name__.split("::")[-1])}
+    of |= {"reference": reference} if reference else {}
+    return pytest.mark.parametrize("function", of.values(), ids=of)
 
 
 class Calls(TorchDispatchMode):
@@ -37,15 +73,9 @@ def tensors_of(result):
     return [result] if isinstance(result, torch.Tensor) else list(result)
 
 
-def on_gpu(value):
-    if isinstance(value, list):
-        return [on_gpu(each) for each in value]
-    return value.cuda() if isinstance(value, torch.Tensor) else value
-
-
 def assert_captured(operator, arguments):
     """Capture an operator in a CUDA graph, called from TorchScript, and compare what that finds of other positions."""
-    arguments, call = on_gpu(list(arguments)), scripted(operator)
+    arguments, call = moved(list(arguments), DEVICE), scripted(operator)
     with torch.no_grad():
         # TorchScript compares its constants when it optimises, which a capture does not bear.
         for _ in range(3):

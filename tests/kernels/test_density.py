@@ -26,6 +26,7 @@ from openmm_density.kernels.density import (
     target_moments,
 )
 
+from . import operators
 from .children import Child
 from .grids import CELLS, cell_steps, finite_or_periodic
 
@@ -597,19 +598,25 @@ unusable_targets = pytest.mark.parametrize(
 )
 
 
+similarities = operators.implementations("density", density_similarity)
+
+
 @unusable_targets
-def test_a_target_without_contrast_has_no_similarity_and_no_force(value, measure):
-    scene = Scene(n_atoms=8)
+@similarities
+def test_a_target_without_contrast_has_no_similarity_and_no_force(function, value, measure):
+    scene = Scene(shape=(4, 5, 7), n_atoms=4, awkward=False, cutoff=1.8)
     scene.target = torch.full_like(scene.target, value)
-    for similarity, gradient in (scene.similarity(measure), scene.reference_similarity(measure)):
+    found = scene.similarity(measure, where=function)
+    for similarity, gradient in (found, scene.reference_similarity(measure)):
         assert float(similarity) == 0.0
         assert not gradient.any()
 
 
 @measures
 @pytest.mark.parametrize("where", ["outside", "far outside", "nan", "no atoms"])
-def test_without_density_in_the_map_there_is_no_force_and_no_nan(measure, where):
-    scene = Scene(n_atoms=6, awkward=False)
+@similarities
+def test_without_density_in_the_map_there_is_no_force_and_no_nan(function, measure, where):
+    scene = Scene(shape=(5, 9, 7), n_atoms=6, awkward=False, cutoff=1.8)
     scene.positions = {
         "outside": scene.positions + 60.0,
         "far outside": scene.positions + 1e30,
@@ -619,17 +626,25 @@ def test_without_density_in_the_map_there_is_no_force_and_no_nan(measure, where)
     if where == "no atoms":
         scene.atoms = torch.zeros(0, dtype=torch.int64)
         scene.amplitudes, scene.exponents = torch.zeros(0, 2), torch.zeros(0, 2)
-    for similarity, gradient in (scene.similarity(measure), scene.reference_similarity(measure)):
+    found = scene.similarity(measure, where=function)
+    for similarity, gradient in (found, scene.reference_similarity(measure)):
         assert float(similarity) == pytest.approx(expected_without_density(scene, measure), abs=1e-7)
         assert torch.equal(gradient, torch.zeros(6, 3, dtype=torch.float64))
 
 
-def test_no_atoms_make_an_empty_grid():
+@pytest.mark.parametrize(
+    ("splat", "gather"),
+    [
+        (density_splat, density_gather),
+        [operators.in_triton("density", name) for name in ("density_splat", "density_gather")],
+    ],
+    ids=["C++", "Triton"],
+)
+def test_no_atoms_make_an_empty_grid(splat, gather):
     scene = Scene()
     empty = torch.zeros(0, 3), torch.zeros(0, 2), torch.zeros(0, 2)
-    density = density_splat(*empty, 3.0, *scene.place, scene.shape)
-    assert torch.equal(density, torch.zeros(scene.shape))
-    derivatives = density_gather(scene.gradient, *empty, 3.0, *scene.place)
+    assert torch.equal(splat(*empty, 3.0, *scene.place, scene.shape, False), torch.zeros(scene.shape))
+    derivatives = gather(scene.gradient, *empty, 3.0, *scene.place, False)
     assert [tuple(d.shape) for d in derivatives] == [(0, 3), (0, 2), (0, 2)]
 
 

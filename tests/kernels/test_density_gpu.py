@@ -14,13 +14,12 @@ from triton import OutOfResources, language
 from openmm_density.kernels import library, tuning
 from openmm_density.kernels.density import (
     CROSS_CORRELATION,
-    RELATIVE_ENTROPY,
     gpu,
     gpu_splat,
     reference,
 )
 
-from .operators import assert_captured
+from .operators import assert_captured, in_triton
 from .test_density import (
     GRADIENT,
     GRIDS,
@@ -30,32 +29,18 @@ from .test_density import (
     brute_force_density,
     cell_steps,
     deviation,
-    expected_without_density,
     measures,
-    unusable_targets,
 )
 
 ON_GPU = torch.cuda.is_available()
-DEVICE = torch.device("cuda" if ON_GPU else "cpu")
 needs_gpu = pytest.mark.skipif(not ON_GPU, reason="no GPU")
 SHAPE = (14, 17, 20) if ON_GPU else (5, 9, 7)
 ATOMS = 16 if ON_GPU else 8
 CUTOFF = 3.7 if ON_GPU else 1.8
 
 
-def on_device(function):
-    """Call a function of the module with its tensors on the device; return what it returns on the CPU."""
-
-    def call(*arguments):
-        moved = [a.to(DEVICE) if isinstance(a, torch.Tensor) else a for a in arguments]
-        results = function(*moved)
-        return results.cpu() if isinstance(results, torch.Tensor) else tuple(r.cpu() for r in results)
-
-    return call
-
-
 splat, gather, similarity = (
-    on_device(function) for function in (gpu.density_splat, gpu.density_gather, gpu.density_similarity)
+    in_triton("density", name) for name in ("density_splat", "density_gather", "density_similarity")
 )
 
 
@@ -96,13 +81,13 @@ def assert_similarity_right(scene, measure, tolerance=1.0):
     if ON_GPU
     else [("orthogonal", False), ("orthogonal", True), ("monoclinic130", True), ("rhombohedral60", False)],
 )
-def test_matches_the_reference(name, periodic, poisoned):
+def test_matches_the_reference(name, periodic):
     scene = small(GRIDS[name], periodic=periodic, dtype=torch.float64 if periodic else torch.float32)
     assert_right(scene.correlated(), MEASURES.values() if ON_GPU else (CROSS_CORRELATION,))
 
 
 @measures
-def test_every_measure_with_a_mask(measure, poisoned):
+def test_every_measure_with_a_mask(measure):
     scene = small() if ON_GPU else small(shape=(4, 5, 7), n_atoms=4, awkward=False)
     scene.correlated()
     scene.target[1:3, :4] = math.nan
@@ -153,7 +138,7 @@ def test_grids_of_a_single_layer(shape, periodic):
 
 
 @pytest.mark.parametrize("periodic", [False, True], ids=["finite", "periodic"])
-def test_atoms_that_reach_no_voxel(periodic, poisoned):
+def test_atoms_that_reach_no_voxel(periodic):
     scene = Scene(shape=(4, 3, 8), n_atoms=5, awkward=False, cutoff=0.6, periodic=periodic)
     scene.exponents = 12 * scene.exponents
     corner = torch.tensor([7.5, 2.5, 3.5], dtype=torch.float64)
@@ -185,40 +170,7 @@ def test_more_candidates_than_the_buffer_holds(monkeypatch):
     assert deviation(scene.splat(splat), exact) < 2 * TIGHT
 
 
-@pytest.mark.parametrize("measure", [CROSS_CORRELATION, RELATIVE_ENTROPY], ids=["correlation", "entropy"])
-@pytest.mark.parametrize("where", ["outside", "nan", "no atoms"])
-def test_without_density_in_the_map_there_is_no_force_and_no_nan(measure, where, poisoned):
-    scene = small(n_atoms=4, awkward=False)
-    if where == "outside":
-        scene.positions = scene.positions + 1e30
-    if where == "nan":
-        scene.positions = torch.full_like(scene.positions, math.nan)
-    if where == "no atoms":
-        scene.atoms = torch.zeros(0, dtype=torch.int64)
-        scene.amplitudes, scene.exponents = torch.zeros(0, 2), torch.zeros(0, 2)
-    found, gradient = compare(scene, measure)
-    assert float(found) == pytest.approx(expected_without_density(scene, measure), abs=1e-7)
-    assert torch.equal(gradient, torch.zeros(4, 3, dtype=torch.float64))
-
-
-@unusable_targets
-def test_a_target_without_contrast_has_no_similarity_and_no_force(value, measure, poisoned):
-    scene = small() if ON_GPU else small(shape=(4, 5, 7), n_atoms=3, awkward=False)
-    scene.target = torch.full_like(scene.target, value)
-    found, gradient = compare(scene, measure)
-    assert float(found) == 0.0
-    assert not gradient.any()
-
-
-def test_no_atoms_make_an_empty_grid(poisoned):
-    empty = torch.zeros(0, 3), torch.zeros(0, 2), torch.zeros(0, 2)
-    scene = small()
-    assert torch.equal(splat(*empty, 3.0, *scene.place, scene.shape, False), torch.zeros(scene.shape))
-    derivatives = gather(scene.gradient, *empty, 3.0, *scene.place, False)
-    assert [tuple(d.shape) for d in derivatives] == [(0, 3), (0, 2), (0, 2)]
-
-
-def test_lost_atoms_leave_the_others_alone_and_particles_without_density_have_no_force(poisoned):
+def test_lost_atoms_leave_the_others_alone_and_particles_without_density_have_no_force():
     scene = small(n_atoms=10)
     broken = scene.positions.clone()
     broken[1, 1], broken[7, 0], broken[9] = math.nan, math.inf, -math.inf
@@ -233,7 +185,7 @@ def test_lost_atoms_leave_the_others_alone_and_particles_without_density_have_no
     assert not gradient[lost].any() and gradient[[0, 2, 4]].any()
 
 
-def test_the_same_bits_every_time_and_whatever_the_order_of_arrival(poisoned):
+def test_the_same_bits_every_time_and_whatever_the_order_of_arrival():
     scene = small()
     first = compare(scene, CROSS_CORRELATION)
     for _ in range(50 if ON_GPU else 1):

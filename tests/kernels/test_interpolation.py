@@ -7,9 +7,12 @@ import torch
 
 from openmm_density.kernels.interpolation import map_potential, reference
 
+from . import operators
 from .grids import CELLS, finite_or_periodic
 
 TIGHT = 2e-6
+
+implementations = operators.implementations("interpolation", map_potential)
 
 
 grids = pytest.mark.parametrize("matrix", CELLS.values(), ids=CELLS.keys())
@@ -50,8 +53,8 @@ class Scene:
     def rest(self):
         return self.atoms, self.weights, self.potential, self.matrix, self.origin, self.periodic
 
-    def kernel(self, positions=None):
-        return map_potential(self.positions if positions is None else positions, *self.rest)
+    def kernel(self, positions=None, function=map_potential):
+        return function(self.positions if positions is None else positions, *self.rest)
 
     def reference(self, positions=None):
         return reference.map_potential(self.positions if positions is None else positions, *self.rest)
@@ -119,9 +122,10 @@ def test_the_value_is_that_of_hermite_cubics_along_each_axis(matrix, periodic):
 @grids
 @finite_or_periodic
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
-def test_matches_the_reference(matrix, periodic, dtype):
+@implementations
+def test_matches_the_reference(function, matrix, periodic, dtype):
     scene = Scene(matrix, periodic=periodic, dtype=dtype)
-    similarity, gradient = scene.kernel()
+    similarity, gradient = scene.kernel(function=function)
     exact, exact_gradient = scene.reference()
     assert similarity.dtype == torch.float64
     assert similarity.shape == ()
@@ -184,55 +188,82 @@ def test_a_layer_of_zeros_makes_the_end_of_a_finite_map_smooth():
 
 
 @grids
-def test_a_thousand_cells_away_is_the_same_as_here(matrix):
+@implementations
+def test_a_thousand_cells_away_is_the_same_as_here(function, matrix):
     scene = Scene(matrix, periodic=True)
-    similarity, gradient = scene.kernel()
+    similarity, gradient = scene.kernel(function=function)
     cell = matrix * torch.tensor(scene.potential.shape[::-1])
     away = cell @ torch.tensor([1000.0, -1000.0, 1000.0], dtype=torch.float64)
-    found, found_gradient = scene.kernel(scene.positions + away)
+    found, found_gradient = scene.kernel(scene.positions + away, function)
     assert float(found) == pytest.approx(float(similarity), rel=TIGHT)
     assert deviation(found_gradient, gradient) < TIGHT
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (2, 1, 3), (3, 3, 2)])
 @finite_or_periodic
-def test_maps_smaller_than_the_stencil(shape, periodic):
+@implementations
+def test_maps_smaller_than_the_stencil(function, shape, periodic):
     scene = Scene(shape=shape, periodic=periodic, margin=1.5, n_atoms=9)
-    assert float(scene.kernel()[0]) == pytest.approx(written_out(scene), rel=TIGHT, abs=1e-7)
+    similarity, gradient = scene.kernel(function=function)
+    assert float(similarity) == pytest.approx(written_out(scene), rel=TIGHT, abs=1e-7)
     if shape != (1, 1, 1) or not periodic:
-        assert deviation(scene.kernel()[1], scene.reference()[1]) < TIGHT
+        assert deviation(gradient, scene.reference()[1]) < TIGHT
 
 
 @finite_or_periodic
-def test_nan_and_infinite_coordinates_leave_the_others_alone(periodic):
+@implementations
+def test_nan_and_infinite_coordinates_leave_the_others_alone(function, periodic):
     scene = Scene(periodic=periodic)
-    _, exact_gradient = scene.kernel()
+    _, exact_gradient = scene.kernel(function=function)
     broken = scene.positions.clone()
     lost = scene.atoms[[0, 7, 20]]
     broken[lost[0], 1], broken[lost[1], 0], broken[lost[2]] = math.nan, math.inf, -math.inf
-    for similarity, gradient in (scene.kernel(broken), scene.reference(broken)):
+    found = scene.kernel(broken, function)
+    for similarity, gradient in (found, scene.reference(broken)):
         assert math.isfinite(similarity)
         assert not gradient[lost].any()
         kept = [i for i in range(40) if i not in lost.tolist()]
         torch.testing.assert_close(gradient[kept], exact_gradient[kept], rtol=0, atol=1e-6)
-    assert torch.equal(scene.kernel(broken)[1][kept], exact_gradient[kept])
+    assert torch.equal(found[1][kept], exact_gradient[kept])
 
 
-def test_no_atoms():
+@pytest.mark.parametrize("n_atoms", [4, 68] + [1000, 65_539] * torch.cuda.is_available())
+@implementations
+def test_any_number_of_atoms(function, n_atoms):
+    scene = Scene(CELLS["triclinic"], n_atoms=n_atoms, margin=0.0)
+    similarity, gradient = scene.kernel(function=function)
+    exact, exact_gradient = scene.reference()
+    assert float(similarity) == pytest.approx(float(exact), rel=TIGHT, abs=1e-7)
+    assert deviation(gradient, exact_gradient) < TIGHT
+
+
+@implementations
+def test_without_a_finite_map_around_there_is_no_force(function):
+    scene = Scene()
+    for positions in (scene.positions + 90.0, scene.positions + 1e30, scene.positions * math.nan):
+        similarity, gradient = scene.kernel(positions, function)
+        assert float(similarity) == 0
+        assert not gradient.any()
+
+
+@implementations
+def test_no_atoms(function):
     scene = Scene()
     scene.atoms, scene.weights = torch.zeros(0, dtype=torch.int64), torch.zeros(0)
-    similarity, gradient = scene.kernel()
+    similarity, gradient = scene.kernel(function=function)
     assert float(similarity) == 0
     assert torch.equal(gradient, torch.zeros(40, 3, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("matrix", [CELLS["orthogonal"], CELLS["triclinic"]], ids=["orthogonal", "triclinic"])
-def test_the_same_bits_for_every_number_of_threads_and_every_time(matrix):
-    scene = Scene(matrix, n_atoms=5000, periodic=True)
-    exact = scene.kernel()
+@implementations
+def test_the_same_bits_for_every_number_of_threads_and_every_time(function, matrix):
+    n_atoms = 5000 if function is map_potential else 100_003 if torch.cuda.is_available() else 40
+    scene = Scene(matrix, n_atoms=n_atoms, periodic=True)
+    exact = scene.kernel(function=function)
     for threads in (1, 2, 3, 8, 2):
         torch.set_num_threads(threads)
-        found = scene.kernel()
+        found = scene.kernel(function=function)
         assert torch.equal(found[0], exact[0])
         assert torch.equal(found[1], exact[1])
 
@@ -259,10 +290,11 @@ WRONG = {
     os.environ.get("CXX") == "/nonexistent", reason="the reference leaves checks to the kernel"
 )
 @pytest.mark.parametrize("change", WRONG.values(), ids=WRONG.keys())
-def test_wrong_arguments_are_refused(change):
+@implementations
+def test_wrong_arguments_are_refused(function, change):
     scene = Scene()
     names = ("atoms", "weights", "potential", "matrix", "origin", "periodic")
     arguments = {"positions": scene.positions} | dict(zip(names, scene.rest))
-    map_potential(**arguments)
+    function(**arguments)
     with pytest.raises((RuntimeError, IndexError)):
-        map_potential(**arguments | change)
+        function(**arguments | change)

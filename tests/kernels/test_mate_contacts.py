@@ -1,7 +1,5 @@
 """Contacts of a unit with its images, C++ and Triton: against the reference, image by image in float64."""
 
-import importlib.util
-
 import numpy as np
 import pytest
 import torch
@@ -9,9 +7,9 @@ import torch
 from openmm_density.kernels import compilation
 from openmm_density.kernels.pairs import mate_contacts, reference
 
-ON_GPU = torch.cuda.is_available()
+from . import operators
+
 SETTINGS = [0.7, 138.935, 78.3]
-pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
 
 def case(n=90, dtype=torch.float64, seed=0, images=3):
@@ -85,14 +83,10 @@ def test_one_lost_atom_takes_no_digits_from_the_others(compiled, far):
 
 def test_every_number_of_threads_gives_the_same_bits(compiled):
     arguments = case(500)
-    before = torch.get_num_threads()
     found = []
-    try:
-        for n in (1, 3):
-            torch.set_num_threads(n)
-            found.append(mate_contacts(*arguments, 0.9, SETTINGS))
-    finally:
-        torch.set_num_threads(before)
+    for n in (1, 3):
+        torch.set_num_threads(n)
+        found.append(mate_contacts(*arguments, 0.9, SETTINGS))
     assert torch.equal(found[0][0], found[1][0]) and torch.equal(found[0][1], found[1][1])
 
 
@@ -130,36 +124,21 @@ def test_bad_arguments_are_refused(compiled, message, slot, given):
     assert said[0] == said[1]
 
 
-def on_gpu(arguments, scale=None):
-    """Return what Triton finds, on the CPU: in its interpreter where there is no GPU."""
-    from openmm_density.kernels.pairs import gpu
-
-    device = torch.device("cuda" if ON_GPU else "cpu")
-    factor = None if scale is None else torch.tensor(scale, dtype=torch.float64, device=device)
-    energy, gradient = gpu.mate_contacts(*[each.to(device) for each in arguments], 0.9, SETTINGS, factor)
-    return energy.cpu(), gradient.cpu()
+in_triton = operators.in_triton("pairs", "mate_contacts")
 
 
-needs_triton = pytest.mark.skipif(
-    importlib.util.find_spec("triton") is None, reason="Triton is not installed"
-)
-
-
-@needs_triton
-def test_triton_is_the_reference(poisoned):
+def test_triton_is_the_reference():
     arguments = case(70, torch.float32, images=2)
     arguments[0][4, 1] = float("nan")
     arguments = (*arguments[:3], arguments[3][:9].contiguous())
-    found = on_gpu(arguments)
+    found = in_triton(*arguments, 0.9, SETTINGS)
     assert_right(found, arguments)
-    _, scaled = on_gpu(arguments, -2.0)
+    _, scaled = in_triton(*arguments, 0.9, SETTINGS, torch.tensor(-2.0, dtype=torch.float64))
     np.testing.assert_allclose(scaled, -2 * found[1], rtol=1e-6)
 
 
-@needs_triton
-def test_triton_shares_images_among_programs_that_leave_out_pairs_of_all_of_them(poisoned, monkeypatch):
-    from openmm_density.kernels.pairs import gpu_mates
-
+def test_triton_shares_images_among_programs_that_leave_out_pairs_of_all_of_them(monkeypatch):
+    gpu_mates = pytest.importorskip("openmm_density.kernels.pairs.gpu_mates")
     # Pieces of two of three blocks, two of four pieces to a program, and pairs left out in each.
     monkeypatch.setattr(gpu_mates, "_shape_of_programs", lambda n_blocks: (2, 4))
     monkeypatch.setattr(gpu_mates, "_PROGRAMS", 6)
@@ -170,18 +149,16 @@ def test_triton_shares_images_among_programs_that_leave_out_pairs_of_all_of_them
     tables[1] = torch.cat([turned, moved + 1000 - (turned * 1000).sum(dim=2, keepdim=True)], dim=2)
     arguments = (positions, *tables)
     assert len(tables[2]) > 50
-    assert_right(on_gpu(arguments), arguments)
+    assert_right(in_triton(*arguments, 0.9, SETTINGS), arguments)
 
 
-@needs_triton
 @pytest.mark.parametrize("far", [1e3, 1e6, 1e12])
-def test_triton_sees_no_atom_less_exactly_for_one_that_is_lost(poisoned, far):
+def test_triton_sees_no_atom_less_exactly_for_one_that_is_lost(far):
     arguments = case_with_one_lost_atom(far, 40)
-    assert_right(on_gpu(arguments), arguments)
+    assert_right(in_triton(*arguments, 0.9, SETTINGS), arguments)
 
 
-@needs_triton
-def test_triton_finds_no_contacts_where_no_atom_has_any(poisoned):
+def test_triton_finds_no_contacts_where_no_atom_has_any():
     positions, parameters, images, excluded = case(40, torch.float32)
-    energy, gradient = on_gpu((positions, torch.zeros_like(parameters), images, excluded))
+    energy, gradient = in_triton(positions, torch.zeros_like(parameters), images, excluded, 0.9, SETTINGS)
     assert float(energy) == 0 and not gradient.any()

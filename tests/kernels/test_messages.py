@@ -138,18 +138,14 @@ def test_filters_that_are_too_many_to_be_kept_are_worked_out_where_they_are_need
 
 @all_boxes
 def test_any_number_of_threads_gives_the_same_bits(box):
-    before = torch.get_num_threads()
     found = []
-    try:
-        for n_threads in (1, 2, 3, 2):
-            torch.set_num_threads(n_threads)
-            arguments = [*scene(box), *features_of(64)]
-            inputs = [arguments[k].requires_grad_() for k in (0, 5, 6)]
-            received = messages(*arguments)
-            by_inputs = torch.autograd.grad(weighted(received, gradients_of(64)), inputs)
-            found.append([*received, *by_inputs, *painn(*scene(box), *network_of(64))])
-    finally:
-        torch.set_num_threads(before)
+    for n_threads in (1, 2, 3, 2):
+        torch.set_num_threads(n_threads)
+        arguments = [*scene(box), *features_of(64)]
+        inputs = [arguments[k].requires_grad_() for k in (0, 5, 6)]
+        received = messages(*arguments)
+        by_inputs = torch.autograd.grad(weighted(received, gradients_of(64)), inputs)
+        found.append([*received, *by_inputs, *painn(*scene(box), *network_of(64))])
     for other in found[1:]:
         assert all(torch.equal(one, two) for one, two in zip(found[0], other))
 

@@ -5,9 +5,10 @@ import torch
 
 pytest.importorskip("triton")
 
-from openmm_density.kernels.messages import gpu, gpu_network, reference
+from openmm_density.kernels.messages import gpu_network, reference
 from openmm_density.kernels.neighbors import neighbors
 
+from .operators import DEVICE, in_triton, moved
 from .test_messages import (
     BOXES,
     CUTOFF,
@@ -20,22 +21,8 @@ from .test_messages import (
 )
 
 ON_GPU = torch.cuda.is_available()
-DEVICE = torch.device("cuda" if ON_GPU else "cpu")
 N_ATOMS = 40 if ON_GPU else 5
-pytestmark = pytest.mark.usefixtures("poisoned")
-
-
-def on_device(arguments):
-    def move(value):
-        if isinstance(value, list):
-            return [move(each) for each in value]
-        return value.to(DEVICE) if isinstance(value, torch.Tensor) else value
-
-    return [move(value) for value in arguments]
-
-
-def from_device(tensors):
-    return [tensor.cpu() for tensor in tensors]
+painn = in_triton("messages", "painn")
 
 
 @pytest.mark.parametrize(
@@ -47,7 +34,7 @@ def test_a_network_is_the_reference(features, layers, box, monkeypatch):
         monkeypatch.setitem(gpu_network.SHAPES, features, (2, 4))
     network = network_of(features, layers, n_atoms=N_ATOMS)
     arguments = [*scene(BOXES[box], n_atoms=N_ATOMS), *network]
-    assert_close(from_device(gpu.painn(*on_device(arguments))), reference.painn(*arguments), 2e-5)
+    assert_close(painn(*arguments), reference.painn(*arguments), 2e-5)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +55,7 @@ def test_a_network_by_tiles_is_the_reference(features, layers, box, monkeypatch)
     degrees = arguments[2].diff()
     assert n_atoms > atoms and n_atoms % atoms and degrees[-1] == 0 and degrees.any()
     arguments += network_of(features, layers, n_atoms=n_atoms)
-    found, again = (from_device(gpu.painn(*on_device(arguments))) for _ in range(2))
+    found, again = (painn(*arguments) for _ in range(2))
     assert_close(found, reference.painn(*arguments), 2e-5)
     assert all(torch.equal(one, other) for one, other in zip(found, again))
 
@@ -81,13 +68,13 @@ def test_many_atoms_are_by_tiles_but_with_128_features(features, n_atoms, unused
     monkeypatch.setattr(gpu_network, f"{unused}_kernel", None)
     tables = [torch.zeros(n, dtype=torch.int32) for n in (n_atoms + 1, 0, 0)]
     arguments = [torch.zeros(n_atoms, 3), None, *tables, *network_of(features, 1, n_atoms=n_atoms)]
-    assert_close(from_device(gpu.painn(*on_device(arguments))), reference.painn(*arguments), 2e-5)
+    assert_close(painn(*arguments), reference.painn(*arguments), 2e-5)
 
 
 def test_no_atoms():
     tables = [torch.zeros(n, dtype=torch.int32) for n in (1, 0, 0)]
     arguments = [torch.zeros(0, 3), None, *tables, *network_of(n_atoms=0)]
-    energy, gradient = gpu.painn(*on_device(arguments))
+    energy, gradient = painn(*arguments)
     assert energy == 0 and gradient.shape == (0, 3)
 
 
@@ -96,27 +83,16 @@ class TestOnGpu:
     @pytest.mark.parametrize(("n_atoms", "size"), [(600, 3.5), (3000, 6)])
     def test_it_has_the_same_bits_each_time(self, n_atoms, size):
         pairs = scene(size * BOXES["skewed"], n_atoms=n_atoms)
-        arguments = on_device([*pairs, *network_of(64, n_atoms=n_atoms)])
-        found = [gpu.painn(*arguments) for _ in range(4)]
+        arguments = [*pairs, *network_of(64, n_atoms=n_atoms)]
+        found = [painn(*arguments) for _ in range(4)]
         assert all(torch.equal(a, b) for other in found[1:] for a, b in zip(found[0], other))
-        assert_close(from_device(found[0]), torch.ops.openmm_density.painn(*from_cpu(arguments)), 5e-5)
+        assert_close(found[0], torch.ops.openmm_density.painn(*arguments), 5e-5)
 
     def test_messages_are_the_reference_with_the_same_bits_each_time(self):
         arguments = [*scene(BOXES["skewed"], torch.float32), *features_of(64)]
-        found, again = (from_device(with_derivative(*on_device(arguments))) for _ in range(2))
+        found, again = (moved(with_derivative(*moved(arguments, DEVICE)), "cpu") for _ in range(2))
         assert all(torch.equal(one, other) for one, other in zip(found, again))
         assert_close(found, with_derivative(*arguments), 1e-6)
-
-
-def from_cpu(arguments):
-    return [
-        value.cpu()
-        if isinstance(value, torch.Tensor)
-        else [each.cpu() for each in value]
-        if isinstance(value, list)
-        else value
-        for value in arguments
-    ]
 
 
 def with_derivative(*arguments):

@@ -9,6 +9,8 @@ import torch
 from openmm_density.kernels import compilation
 from openmm_density.kernels.molecules import among_all, reference, whole_molecules
 
+from . import operators
+
 BOXES = {
     "cube": torch.eye(3) * 3.0,
     "orthorhombic": torch.diag(torch.tensor([2.0, 3.0, 4.5])),
@@ -17,6 +19,8 @@ BOXES = {
     "dodecahedron": torch.tensor([[3.0, 0.0, 0.0], [0.0, 3.0, 0.0], [1.5, 1.5, 3 / math.sqrt(2)]]),
 }
 boxes = pytest.mark.parametrize("box", BOXES.values(), ids=BOXES.keys())
+kernels = operators.implementations("molecules", whole_molecules)
+implementations = operators.implementations("molecules", whole_molecules, reference.whole_molecules)
 both_types = pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 
 
@@ -45,7 +49,7 @@ class Scene:
         return [self.positions, self.particles, self.order, self.offsets, self.references, box]
 
 
-@pytest.mark.parametrize("function", [whole_molecules, reference.whole_molecules], ids=["C++", "reference"])
+@implementations
 @boxes
 @both_types
 def test_every_molecule_comes_to_its_nearest_image(function, box, dtype):
@@ -64,15 +68,32 @@ def test_every_molecule_comes_to_its_nearest_image(function, box, dtype):
         assert away.norm() <= (away - around).norm(dim=1).min() + 1e-5
 
 
+def assert_right(function, arguments):
+    tight = 1e-12 if arguments[0].dtype == torch.float64 else 4e-6
+    expected = reference.whole_molecules(*arguments)
+    torch.testing.assert_close(function(*arguments), expected, rtol=tight, atol=tight)
+
+
+@kernels
 @boxes
 @both_types
-def test_the_kernel_is_the_reference(box, dtype):
+def test_the_kernel_is_the_reference(function, box, dtype):
     for seed in range(5):
-        arguments = Scene(dtype=dtype, seed=seed).arguments(box.to(dtype))
-        tight = 1e-12 if dtype == torch.float64 else 4e-6
-        torch.testing.assert_close(
-            whole_molecules(*arguments), reference.whole_molecules(*arguments), rtol=tight, atol=tight
-        )
+        assert_right(function, Scene(dtype=dtype, seed=seed).arguments(box.to(dtype)))
+
+
+@kernels
+@pytest.mark.parametrize(
+    "sizes", [(1,), (2500,), ()] + [(3,) * 33_000, (3341, *(3,) * 20_000)] * torch.cuda.is_available()
+)
+def test_molecules_of_any_size_and_number(function, sizes):
+    assert_right(function, Scene(sizes=sizes, dtype=torch.float32).arguments(torch.eye(3) * 3))
+
+
+def test_many_molecules_share_the_smaller_programs_of_a_gpu(monkeypatch):
+    monkeypatch.setattr(pytest.importorskip("openmm_density.kernels.molecules.gpu"), "_FEW_MOLECULES", 2)
+    arguments = Scene(sizes=(1, 3, 200, 2)).arguments(torch.eye(3) * 3)
+    assert_right(operators.in_triton("molecules", "whole_molecules"), arguments)
 
 
 @boxes
@@ -92,12 +113,6 @@ def test_the_same_bits_for_every_number_of_threads():
         torch.set_num_threads(threads)
         found.append(whole_molecules(*scene.arguments(BOXES["skewed"])))
     assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
-
-
-def test_no_molecules():
-    scene = Scene(sizes=())
-    for function in (whole_molecules, reference.whole_molecules):
-        assert function(*scene.arguments(torch.eye(3))).shape == (0, 3)
 
 
 def test_a_molecule_that_is_lost_leaves_the_others_alone():
@@ -124,7 +139,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("function", [whole_molecules, reference.whole_molecules], ids=["C++", "reference"])
+@implementations
 @pytest.mark.parametrize(("message", "change"), WRONG.items(), ids=WRONG.keys())
 def test_bad_arguments_are_refused(function, message, change):
     arguments = Scene().arguments(torch.eye(3))

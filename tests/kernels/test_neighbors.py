@@ -19,6 +19,7 @@ from openmm_density.kernels.neighbors import (
 )
 
 from ..conftest import SMALL_DATA
+from . import operators
 
 KINDS = ("none", "cube", "orthorhombic", "triclinic", "thin", "small", "skewed", "turned")
 
@@ -342,7 +343,7 @@ WRONG_BOXES = {
 }
 
 
-@both_functions
+@operators.implementations("neighbors", neighbors, reference.neighbors)
 @pytest.mark.parametrize(("message", "arguments"), WRONG.items(), ids=WRONG.keys())
 def test_bad_arguments_are_refused(function, message, arguments):
     with pytest.raises(ValueError, match=f"neighbors: {message}"):

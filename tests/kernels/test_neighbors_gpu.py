@@ -7,13 +7,14 @@ import torch
 
 pytest.importorskip("triton")
 
-from openmm_density.kernels.neighbors import gpu, gpu_rows, listed_pairs, neighbors, reference
+from openmm_density.kernels.neighbors import gpu, gpu_rows, listed_pairs, reference
 
-from .test_neighbors import KINDS, WRONG, assert_same, call, leaning_case, pair_set, random_case
+from .operators import DEVICE, in_triton, moved
+from .test_neighbors import KINDS, assert_same, call, leaning_case, pair_set, random_case
 
 ON_GPU = torch.cuda.is_available()
-DEVICE = torch.device("cuda" if ON_GPU else "cpu")
 pytestmark = pytest.mark.usefixtures("poisoned")
+neighbors_in_triton = in_triton("neighbors", "neighbors")
 
 
 @pytest.fixture(autouse=True)
@@ -24,16 +25,12 @@ def few_columns(monkeypatch):
         monkeypatch.setattr(gpu, "_ALONG", 1)
 
 
-def on_device(arguments):
-    return [value.to(DEVICE) if isinstance(value, torch.Tensor) else value for value in arguments]
-
-
 @pytest.mark.parametrize("kind", range(len(KINDS)), ids=KINDS)
 def test_the_same_pairs_as_brute_force_in_random_boxes(kind):
     for seed in range(kind, 800 if ON_GPU else 2 * len(KINDS), len(KINDS)):
         *arguments, both_ways = random_case(seed, 24 if ON_GPU else 6)
         expected = reference.neighbors(*arguments, both_ways)
-        found = gpu.neighbors(*on_device(arguments), both_ways)
+        found = neighbors_in_triton(*arguments, both_ways)
         assert_same(found, expected, both_ways)
 
 
@@ -48,7 +45,7 @@ def test_finer_cells_find_the_same(monkeypatch):
 
 def test_in_a_box_that_leans_far_no_pair_is_lost():
     arguments = leaning_case(20 if ON_GPU else 4)
-    found = gpu.neighbors(*on_device(arguments))
+    found = neighbors_in_triton(*arguments)
     assert_same(found, reference.neighbors(*arguments), False)
 
 
@@ -81,7 +78,7 @@ def test_more_atoms_in_a_column_than_are_looked_at_together(monkeypatch):
         monkeypatch.setattr(gpu_rows, "_BITS", gpu_rows.tl.constexpr(1))
     positions = torch.rand(300 if ON_GPU else 5, 3, generator=torch.Generator().manual_seed(0)) * 0.5
     expected = reference.neighbors(positions, None, 0.4, True)
-    assert_same(gpu.neighbors(*on_device([positions, None]), 0.4, True), expected, True)
+    assert_same(neighbors_in_triton(positions, None, 0.4, True), expected, True)
 
 
 @pytest.mark.parametrize("both_ways", [False, True])
@@ -95,10 +92,10 @@ def test_at_the_cut_off_float64_decides(both_ways):
 
 def test_what_does_not_fit_is_told():
     arguments = [torch.rand(6, 3, generator=torch.Generator().manual_seed(0)), None, 1.8]
-    whole = gpu.neighbors(*on_device(arguments))
+    whole = neighbors_in_triton(*arguments)
     n_pairs = int(whole[3][0])
     for capacity in (n_pairs + 3, n_pairs - 1):
-        offsets, second, shifts, status = gpu.neighbors(*on_device(arguments), False, capacity)
+        offsets, second, shifts, status = neighbors_in_triton(*arguments, False, capacity)
         kept = min(n_pairs, capacity)
         assert status.tolist() == [n_pairs, 0, 1]
         assert torch.equal(offsets, whole[0].clamp(max=capacity))
@@ -109,7 +106,7 @@ def test_what_does_not_fit_is_told():
 def test_atoms_without_a_place_have_no_neighbours(box):
     positions = torch.rand(20 if ON_GPU else 11, 3, generator=torch.Generator().manual_seed(0)) * 3
     positions[4, 1], positions[7, 0], positions[9, 2] = math.nan, math.inf, 1e30
-    found = gpu.neighbors(*on_device([positions, box]), 0.8, True)
+    found = neighbors_in_triton(positions, box, 0.8, True)
     assert_same(found, reference.neighbors(positions, box, 0.8, True), True)
     assert int(found[3][1]) == 3
 
@@ -148,7 +145,7 @@ def test_a_kept_list_is_made_when_it_has_to_be():
         now = positions.clone()
         now[5, 1] += move
         box = side * torch.eye(3)
-        gpu.update_neighbors(*on_device([now, box]), 0.6, 0.2, False, *kept)
+        gpu.update_neighbors(*moved([now, box], DEVICE), 0.6, 0.2, False, *kept)
         builds.append(int(kept[3][2]))
         if len(builds) in (1, 3, 5):
             expected = reference.neighbors(now, box, 0.8)
@@ -159,24 +156,15 @@ def test_a_kept_list_is_made_when_it_has_to_be():
 def test_a_box_that_goes_makes_a_kept_list_anew():
     positions, kept = torch.rand(6, 3, generator=torch.Generator().manual_seed(0)) * 2, kept_list(6, 500)
     for n, box in enumerate((2 * torch.eye(3), None, None)):
-        gpu.update_neighbors(*on_device([positions, box]), 0.6, 0.2, False, *kept)
+        gpu.update_neighbors(*moved([positions, box], DEVICE), 0.6, 0.2, False, *kept)
         assert (pair_set(kept, False) == pair_set(reference.neighbors(positions, box, 0.8), False)).all()
         assert int(kept[3][2]) == (1, 2, 2)[n]
-
-
-@pytest.mark.parametrize(("message", "arguments"), WRONG.items(), ids=WRONG.keys())
-def test_bad_arguments_are_refused(message, arguments):
-    with pytest.raises(ValueError, match=f"neighbors: {message}") as on_gpu:
-        gpu.neighbors(*on_device(arguments))
-    with pytest.raises(ValueError) as on_cpu:
-        neighbors(*arguments)
-    assert str(on_gpu.value) == str(on_cpu.value)
 
 
 def test_bad_tables_are_refused():
     kept = kept_list(5, 9)
     with pytest.raises(ValueError, match="offsets must be"):
-        gpu.update_neighbors(*on_device(call()[:2]), 0.4, 0.1, False, kept[1], *kept[1:])
+        gpu.update_neighbors(*moved(call()[:2], DEVICE), 0.4, 0.1, False, kept[1], *kept[1:])
 
 
 @pytest.mark.skipif(not ON_GPU, reason="no GPU")

@@ -22,6 +22,8 @@ from openmm_density.kernels.pairs import (
     reference,
 )
 
+from . import operators
+
 CUTOFF = 0.9
 COULOMB = 138.93545764438198  # kJ nm/(mol e²), as OpenMM has it
 NAMES = {
@@ -54,6 +56,7 @@ BOXES = {
     "skewed": torch.tensor([[2.0, 0, 0], [0.6, 1.9, 0], [-0.7, 0.5, 1.8]], dtype=torch.float64),
     "small": torch.tensor([[1.3, 0, 0], [0.2, 1.2, 0], [-0.3, 0.1, 1.4]], dtype=torch.float64),
 }
+implementations = operators.implementations("pairs", pairs, reference.pairs)
 all_forms = pytest.mark.parametrize("form", NAMES.values(), ids=NAMES.keys())
 all_boxes = pytest.mark.parametrize("box", BOXES.values(), ids=BOXES.keys())
 
@@ -253,7 +256,7 @@ def test_atoms_in_one_place_have_finite_forces(function, form, both_ways, apart)
             assert_close(found, function(*arguments, *excluded, both_ways=both_ways), 1e-6)
 
 
-@pytest.mark.parametrize("function", [pairs, reference.pairs], ids=["C++", "reference"])
+@implementations
 def test_nothing_is_the_sum_of_no_pairs(function):
     for n_atoms in (0, 1):
         positions = torch.zeros(n_atoms, 3)
@@ -290,7 +293,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("function", [pairs, reference.pairs], ids=["C++", "reference"])
+@implementations
 @pytest.mark.parametrize(("message", "change"), WRONG.items(), ids=WRONG.keys())
 def test_bad_arguments_are_refused(function, message, change):
     arguments = scene(NONBONDED)

@@ -8,18 +8,14 @@ import torch
 pytest.importorskip("triton")
 
 from openmm_density.kernels.neighbors import neighbors
-from openmm_density.kernels.pairs import LENNARD_JONES, NONBONDED, gpu, pack_exclusions, pairs, reference
+from openmm_density.kernels.pairs import LENNARD_JONES, NONBONDED, gpu, pack_exclusions, reference
 
+from . import operators
 from .operators import assert_captured
-from .test_pairs import BOXES, WRONG, all_forms, assert_close, scene
+from .test_pairs import BOXES, all_forms, assert_close, scene
 
 ON_GPU = torch.cuda.is_available()
-DEVICE = torch.device("cuda" if ON_GPU else "cpu")
-pytestmark = pytest.mark.usefixtures("poisoned")
-
-
-def on_device(arguments):
-    return [value.to(DEVICE) if isinstance(value, torch.Tensor) else value for value in arguments]
+in_triton = operators.in_triton("pairs", "pairs")
 
 
 both_kinds_of_lists = pytest.mark.parametrize("both_ways", [False, True], ids=["once", "twice"])
@@ -38,26 +34,24 @@ def test_is_the_reference(form, dtype):
     for box in BOXES.values() if ON_GPU else (BOXES["none"], BOXES["skewed"]):
         for both_ways in (False, True):
             arguments = scene(form, box, dtype, per_side=4 if ON_GPU else 2, both_ways=both_ways)
-            found = gpu.pairs(*on_device(arguments), both_ways=both_ways)
+            found = in_triton(*arguments, both_ways=both_ways)
             expected = reference.pairs(*arguments, both_ways=both_ways)
-            assert_close([tensor.cpu() for tensor in found], expected, 3e-5)
+            assert_close(found, expected, 3e-5)
 
 
 @both_kinds_of_lists
 def test_excluded_pairs_add_nothing(both_ways):
     arguments = scene(NONBONDED, BOXES["small"], per_side=2, both_ways=both_ways)
     exclusions = pack_exclusions([(0, 1), (1, 4), (6, 2)], 8)
-    found = gpu.pairs(*on_device([*arguments, *exclusions]), both_ways)
-    assert_close(
-        [tensor.cpu() for tensor in found], reference.pairs(*arguments, *exclusions, both_ways), 3e-5
-    )
+    found = in_triton(*arguments, *exclusions, both_ways)
+    assert_close(found, reference.pairs(*arguments, *exclusions, both_ways), 3e-5)
 
 
 def test_two_negative_constants_have_the_root_of_their_product():
     arguments = scene(NONBONDED, BOXES["cube"], torch.float32, per_side=2, both_ways=True)
     arguments[5][:, 1] *= -1
-    found = gpu.pairs(*on_device(arguments), both_ways=True)
-    assert_close([tensor.cpu() for tensor in found], reference.pairs(*arguments, both_ways=True), 3e-5)
+    found = in_triton(*arguments, both_ways=True)
+    assert_close(found, reference.pairs(*arguments, both_ways=True), 3e-5)
 
 
 @both_kinds_of_lists
@@ -65,20 +59,19 @@ def test_two_negative_constants_have_the_root_of_their_product():
 def test_atoms_that_have_gone_add_nothing(both_ways, nowhere):
     arguments = scene(NONBONDED, BOXES["cube"], torch.float32, per_side=2, both_ways=both_ways)
     arguments[0][2, 1] = arguments[0][5, 0] = nowhere
-    found = [tensor.cpu() for tensor in gpu.pairs(*on_device(arguments), both_ways=both_ways)]
+    found = in_triton(*arguments, both_ways=both_ways)
     gone = pack_exclusions([(a, b) for a in (2, 5) for b in range(8)], 8)
     arguments[0][2, 1] = arguments[0][5, 0] = 0.0
     assert_close(found, reference.pairs(*arguments, *gone, both_ways), 3e-5)
 
 
 @pytest.mark.parametrize(("apart", "most"), [(0.0, 0.0), (1e-5, 0.0), (2e-4, 1e9), (1e-2, 1e9)])
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_atoms_pressed_onto_each_other_are_driven_apart_along_what_is_between_them(apart, most):
     positions = torch.tensor([[0.0, 0.0, 0.0], [apart, 0.0, 0.0]])
     listed = neighbors(positions, None, 0.9)[:3]
     parameters = torch.tensor([[0.3, 0.5, 0.3], [0.3, 0.5, -0.3]])
     arguments = positions, None, *listed, parameters, NONBONDED, 0.9, [0.7, 138.9, 78.3]
-    gradient = gpu.pairs(*on_device(arguments))[1].cpu()
+    gradient = in_triton(*arguments)[1]
     assert gradient.flatten().tolist() == pytest.approx([most, 0.0, 0.0, -most, 0.0, 0.0], rel=1e-6)
 
 
@@ -94,7 +87,7 @@ def test_no_number_of_atoms_pressed_onto_one_wraps_its_force(row_of_all, monkeyp
     listed = [offsets, crowd if row_of_all else 0 * crowd, 0 * crowd]
     parameters = torch.tensor([[0.3, 0.5, 0.0]]).repeat(n, 1)
     arguments = [positions, None, *listed, parameters, LENNARD_JONES, 0.9, [0.9]]
-    gradient = gpu.pairs(*on_device(arguments))[1].cpu()
+    gradient = in_triton(*arguments)[1]
     expected = reference.pairs(*arguments)[1]
     assert expected[0, 0] == pytest.approx(-5.7e11)
     assert (gradient - expected).abs().max() < 1e-5 * 5.7e11
@@ -107,27 +100,9 @@ def test_any_shape_of_programs_gives_the_same(monkeypatch, shape):
     box = 3 * BOXES["cube"] if ON_GPU else BOXES["cube"]
     for both_ways in (False, True):
         arguments = scene(NONBONDED, box, torch.float32, per_side=per_side, both_ways=both_ways)
-        found = gpu.pairs(*on_device(arguments), both_ways=both_ways)
+        found = in_triton(*arguments, both_ways=both_ways)
         expected = reference.pairs(*arguments, both_ways=both_ways)
-        assert_close([tensor.cpu() for tensor in found], expected, 3e-5)
-
-
-def test_no_atoms():
-    tables = [torch.zeros(n, dtype=torch.int32, device=DEVICE) for n in (1, 0, 0)]
-    empty = torch.zeros(0, 3, device=DEVICE)
-    energy, gradient, virial = gpu.pairs(empty, None, *tables, empty, NONBONDED, 1.0, [1.0, 138.9, 78.3])
-    assert energy == 0 and gradient.shape == (0, 3) and not virial.any()
-
-
-@pytest.mark.parametrize(("message", "change"), WRONG.items(), ids=WRONG.keys())
-def test_bad_arguments_are_refused(message, change):
-    arguments = scene(NONBONDED)
-    arguments[change[0]] = change[1]
-    with pytest.raises(ValueError, match=f"pairs: {message}") as on_gpu:
-        gpu.pairs(*on_device(arguments))
-    with pytest.raises(ValueError) as on_cpu:
-        pairs(*arguments)
-    assert str(on_gpu.value) == str(on_cpu.value)
+        assert_close(found, expected, 3e-5)
 
 
 @pytest.mark.skipif(not ON_GPU, reason="no GPU")
@@ -135,10 +110,10 @@ class TestOnGpu:
     @both_kinds_of_lists
     def test_many_atoms_have_the_same_bits_each_time(self, both_ways):
         arguments = scene(NONBONDED, 6 * BOXES["cube"], torch.float32, per_side=24, both_ways=both_ways)
-        found = [gpu.pairs(*on_device(arguments), both_ways=both_ways) for _ in range(4)]
+        found = [in_triton(*arguments, both_ways=both_ways) for _ in range(4)]
         assert all(torch.equal(a, b) for other in found[1:] for a, b in zip(found[0], other))
         expected = torch.ops.openmm_density.pairs(*arguments, None, None, both_ways)
-        assert_close([tensor.cpu() for tensor in found[0]], expected, 3e-5)
+        assert_close(found[0], expected, 3e-5)
 
     @both_kinds_of_lists
     def test_in_a_cuda_graph(self, both_ways):

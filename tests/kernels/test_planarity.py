@@ -10,10 +10,15 @@ import torch
 from openmm_density.kernels import compilation
 from openmm_density.kernels.planarity import deviations, pack_planes, planarity, reference
 
+from . import operators
+from .conftest import poisoned_memory
+
 SIZES = range(4, 13)
-
-
 SIGMA = 0.02
+
+kernels = operators.implementations("planarity", planarity)
+implementations = operators.implementations("planarity", planarity, reference.planarity)
+both_types = pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -130,16 +135,48 @@ def test_equal_sigmas_give_the_published_energy_and_gradient():
     assert largest(gradient - expected) < 1e-4 * largest(expected)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("per_atom", [False, True])
-def test_kernel_agrees_with_the_reference(dtype, per_atom):
-    positions, planes = mixed(centre=500.0, per_atom=per_atom, dtype=dtype)
-    energy, gradient = planarity(positions, *planes)
+def assert_right(function, positions, planes):
+    energy, gradient = function(positions, *planes)
     expected_energy, expected_gradient = reference.planarity(positions, *planes)
     assert energy.dtype == torch.float64 and energy.shape == ()
-    assert gradient.dtype == dtype and gradient.is_contiguous()
+    assert gradient.dtype == positions.dtype and gradient.is_contiguous()
     assert energy.item() == pytest.approx(expected_energy.item(), rel=1e-5)
     assert largest(gradient - expected_gradient) < 1e-4 * largest(expected_gradient)
+
+
+def many(function, of_gpu, of_interpreter):
+    """Return how many planes of each size a kernel is tried with."""
+    return of_gpu if function is planarity or torch.cuda.is_available() else of_interpreter
+
+
+@kernels
+@both_types
+@pytest.mark.parametrize("per_atom", [False, True], ids=["one sigma", "sigma per atom"])
+def test_kernel_agrees_with_the_reference(function, dtype, per_atom):
+    assert_right(function, *mixed(many(function, 40, 2), centre=500.0, per_atom=per_atom, dtype=dtype))
+
+
+@kernels
+@pytest.mark.parametrize("n_planes", [1, 31, 33] + [1000, 2051] * torch.cuda.is_available())
+def test_any_number_of_planes(function, n_planes):
+    assert_right(function, groups(n_planes, 5, seed=n_planes).reshape(-1, 3), packed(n_planes, 5))
+
+
+@kernels
+def test_planes_of_very_different_sizes_side_by_side(function):
+    random = np.random.default_rng(2)
+    sizes = [4, 5, 40, 4, 70]
+    planes = pack_planes([(random.permutation(200)[:size][None], SIGMA) for size in sizes], 200)
+    assert_right(function, groups(1, 200, centre=50.0)[0].float(), planes)
+
+
+@operators.implementations("planarity", torch.ops.openmm_density.planarity)
+@both_types
+def test_a_scale_multiplies_the_gradient(function, dtype):
+    positions, planes = mixed(1, dtype=dtype)
+    energy, gradient = function(positions, *planes)
+    same, scaled = function(positions, *planes, scale=torch.tensor(-2.5, dtype=torch.float64))
+    assert torch.equal(same, energy) and torch.equal(scaled, -2.5 * gradient)
 
 
 @shapes
@@ -190,34 +227,33 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("function", [planarity, reference.planarity], ids=["C++", "reference"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@implementations
+@both_types
 @pytest.mark.parametrize("kind", BROKEN)
 def test_degenerate_plane_has_no_force_and_leaves_the_others_alone(function, dtype, kind):
-    positions, planes = mixed(n_planes=3, dtype=dtype)
-    energy, gradient = function(positions, *planes)
-    n_atoms = len(positions)
-    groups_of_all = [
-        (
-            planes.members[begin:end][None].numpy(),
-            1.0 / planes.inverse_sigmas[begin:end][None].double().numpy(),
-        )
-        for begin, end in zip(planes.offsets[:-1], planes.offsets[1:])
-    ]
-    broken = pack_planes([*groups_of_all, (n_atoms + np.arange(5)[None], SIGMA)])
-    with_broken = torch.cat([positions, BROKEN[kind].to(dtype)])
-    broken_energy, broken_gradient = function(with_broken, *broken)
-    torch.testing.assert_close(broken_energy, energy, rtol=1e-12, atol=0)
-    torch.testing.assert_close(broken_gradient[:n_atoms], gradient, rtol=0, atol=0)
-    assert not broken_gradient[n_atoms:].any()
+    positions = torch.cat([groups(3, 5).reshape(-1, 3), BROKEN[kind]]).to(dtype)
+    energy, gradient = function(positions, *packed(4, 5))
+    expected_energy, expected = function(positions[:15], *packed(3, 5))
+    assert energy.item() == pytest.approx(expected_energy.item(), rel=1e-12) and energy > 0
+    assert torch.equal(gradient[:15], expected) and not gradient[15:].any()
 
 
+@kernels
 @pytest.mark.parametrize("far", [1e15, 1e18, 1e25, 1e37])
-def test_an_atom_gone_astray_stays_finite(far):
+def test_an_atom_gone_astray_stays_finite(function, far):
     positions = groups(1, 6, centre=0.0)[0].float()
     positions[3, 1] = far
-    energy, gradient = planarity(positions, *packed(1, 6))
+    energy, gradient = function(positions, *packed(1, 6))
     assert energy.isfinite() and gradient.isfinite().all()
+
+
+@kernels
+def test_atoms_beside_the_planes_have_no_force(function):
+    positions, planes = mixed(1, dtype=torch.float32)
+    _, gradient = function(torch.cat([positions, torch.full((300, 3), math.nan)]), *planes)
+    _, expected = function(positions, *planes)
+    assert torch.equal(gradient[: len(positions)], expected)
+    assert not gradient[len(positions) :].any()
 
 
 def test_flat_planes_have_no_energy():
@@ -255,43 +291,35 @@ def test_each_plane_has_no_net_force_and_no_net_torque():
         assert_no_net_force_and_torque(300, size, planarity)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_same_bits_for_every_number_of_threads(dtype):
-    positions, planes = mixed(n_planes=700, centre=300.0, per_atom=True, dtype=dtype)
-    torch.set_num_threads(1)
-    energy, gradient = planarity(positions, *planes, constants=True)
-    for count in (1, 2, 3, 8):
+@kernels
+@both_types
+def test_same_bits_for_every_number_of_threads(function, dtype):
+    positions, planes = mixed(many(function, 700, 2), centre=300.0, per_atom=True, dtype=dtype)
+    energy, gradient = function(positions, *planes, constants=True)
+    for count in (1, 2, 3, 8, 8):
         torch.set_num_threads(count)
-        for _ in range(3):
-            again_energy, again_gradient = planarity(positions, *planes, constants=True)
-            assert torch.equal(again_energy, energy) and torch.equal(again_gradient, gradient)
+        again_energy, again_gradient = function(positions, *planes, constants=True)
+        assert torch.equal(again_energy, energy) and torch.equal(again_gradient, gradient)
 
 
-def test_uninitialised_memory_does_not_show(monkeypatch):
-    """With PyTorch's deterministic algorithms, every fresh tensor of floats, scratch too, is full of NaN."""
+def test_uninitialised_memory_does_not_show():
     positions, planes = mixed(n_planes=37)
     positions = torch.cat([positions, positions[:5000]])
-    energy, gradient = planarity(positions, *planes)
-    was_deterministic = torch.are_deterministic_algorithms_enabled()
-    monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)
-    torch.use_deterministic_algorithms(True)
-    try:
-        assert torch.empty(3).isnan().all()
-        poisoned_energy, poisoned_gradient = planarity(positions, *planes)
-    finally:
-        torch.use_deterministic_algorithms(was_deterministic)
-    assert torch.equal(poisoned_energy, energy) and torch.equal(poisoned_gradient, gradient)
+    expected = planarity(positions, *planes)
+    with poisoned_memory():
+        found = planarity(positions, *planes)
+    assert torch.equal(found[0], expected[0]) and torch.equal(found[1], expected[1])
 
 
-def test_no_planes():
+@implementations
+@both_types
+def test_no_planes(function, dtype):
     planes = pack_planes([])
     assert planes.offsets.tolist() == [0] and planes.members.numel() == 0
-    for function in (planarity, reference.planarity):
-        energy, gradient = function(torch.ones(7, 3), *planes, constants=True)
+    for n_atoms in (0, 1, 200):
+        energy, gradient = function(torch.ones(n_atoms, 3, dtype=dtype), *planes, constants=True)
         assert energy.item() == 0.0 and energy.dtype == torch.float64
-        assert torch.equal(gradient, torch.zeros(7, 3))
-        energy, gradient = function(torch.ones(0, 3), *planes)
-        assert energy.item() == 0.0 and gradient.shape == (0, 3)
+        assert torch.equal(gradient, torch.zeros(n_atoms, 3, dtype=dtype))
     no_planes_of_six = pack_planes([(np.zeros((0, 6), int), np.zeros(0))])
     assert no_planes_of_six.offsets.tolist() == [0]
 
@@ -333,7 +361,7 @@ def with_field(**changes):
     return lambda planes: planes._replace(**{name: change(planes) for name, change in changes.items()})
 
 
-@pytest.mark.parametrize("function", [planarity, reference.planarity], ids=["C++", "reference"])
+@implementations
 @pytest.mark.parametrize(
     ("positions", "change", "message"),
     [

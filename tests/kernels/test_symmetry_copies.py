@@ -1,14 +1,13 @@
 """Copies by symmetry operators and their gradients, C++ and Triton: against the reference and autograd in float64."""
 
-import importlib.util
-
 import pytest
 import torch
 
 from openmm_density.kernels import compilation
 from openmm_density.kernels.molecules import folded_copies, reference, symmetry_copies
 
-ON_GPU = torch.cuda.is_available()
+from . import operators
+
 both_types = pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 
 
@@ -39,10 +38,19 @@ def compiled():
 
 
 @both_types
-def test_the_kernels_are_the_reference(compiled, dtype):
-    positions, atoms, rotations, translations, gradient = case(dtype)
-    copied = symmetry_copies(positions, atoms, rotations, translations)
-    folded = folded_copies(gradient, atoms, rotations, len(positions))
+@pytest.mark.parametrize("fitted", [45, 70])
+@pytest.mark.parametrize(
+    "functions",
+    [
+        (symmetry_copies, folded_copies),
+        [operators.in_triton("molecules", name) for name in ("symmetry_copies", "folded_copies")],
+    ],
+    ids=["C++", "Triton"],
+)
+def test_the_kernels_are_the_reference(compiled, functions, dtype, fitted):
+    positions, atoms, rotations, translations, gradient = case(dtype, fitted=fitted)
+    copied = functions[0](positions, atoms, rotations, translations)
+    folded = functions[1](gradient, atoms, rotations, len(positions))
     assert_right(copied, folded, positions, atoms, rotations, translations, gradient)
 
 
@@ -100,17 +108,3 @@ def test_bad_arguments_of_folds_are_refused(compiled, message, change):
     said = sentence(folded_copies, *arguments)
     assert said.startswith(f"folded_copies: {message}")
     assert sentence(reference.folded_copies, *arguments) == said
-
-
-@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
-@both_types
-@pytest.mark.parametrize("all_atoms", [False, True])
-def test_triton_is_the_reference(poisoned, dtype, all_atoms):
-    from openmm_density.kernels.molecules import gpu_copies
-
-    positions, atoms, rotations, translations, gradient = case(dtype, fitted=70 if all_atoms else 45)
-    device = torch.device("cuda" if ON_GPU else "cpu")
-    at, turned = atoms.to(device), rotations.to(device)
-    copied = gpu_copies.symmetry_copies(positions.to(device), at, turned, translations.to(device))
-    folded = gpu_copies.folded_copies(gradient.to(device), at, turned, len(positions))
-    assert_right(copied.cpu(), folded.cpu(), positions, atoms, rotations, translations, gradient)

@@ -8,7 +8,12 @@ from scipy.interpolate import RectBivariateSpline
 from openmm_density.kernels import compilation
 from openmm_density.kernels.torsion_maps import pack_torsions, reference, spline_nodes, torsion_maps
 
+from . import operators
+
 TERMS, ATOMS = 60, 90
+
+kernels = operators.implementations("torsion_maps", torsion_maps)
+implementations = operators.implementations("torsion_maps", torsion_maps, reference.torsion_maps)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -79,14 +84,33 @@ def test_between_the_nodes_is_the_periodic_bicubic_spline():
     np.testing.assert_allclose(found.numpy(), spline(phi, psi, grid=False), atol=2e-6)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_the_kernel_is_the_reference(dtype):
-    positions, torsions, nodes = case(dtype)
-    energy, gradient = torsion_maps(positions, *torsions, nodes)
+def assert_right(function, positions, torsions, nodes):
+    energy, gradient = function(positions, *torsions, nodes)
     expected, exact = reference.torsion_maps(positions.double(), *torsions, nodes)
-    assert energy.dtype == torch.float64 and gradient.dtype == dtype and gradient.is_contiguous()
-    assert float(energy) == pytest.approx(float(expected), rel=1e-12)
-    np.testing.assert_allclose(gradient.double(), exact, atol=1e-6 * float(exact.abs().max()))
+    assert energy.dtype == torch.float64 and gradient.dtype == positions.dtype and gradient.is_contiguous()
+    # Angles in Triton are float32.
+    rel, tight = (1e-12, 1e-6) if function is torsion_maps else (1e-5, 1e-4)
+    assert float(energy) == pytest.approx(float(expected), rel=rel, abs=tight)
+    np.testing.assert_allclose(gradient.double(), exact, atol=tight * float(exact.abs().max()))
+
+
+@kernels
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_kernel_is_the_reference(function, dtype):
+    assert_right(function, *case(dtype))
+
+
+@kernels
+def test_angles_are_right_all_around(function):
+    # A torsion of every degree, its sign and the edges of the map among them.
+    turns = torch.deg2rad(torch.arange(-180.0, 181.0, 3.0, dtype=torch.float64))
+    points = torch.zeros(len(turns), 5, 3, dtype=torch.float64)
+    points[:, :4] = torch.tensor([[1, 1, 0], [1, 0, 0], [0, 0, 0], [0, 1, 0]], dtype=torch.float64)
+    points[:, 4] = torch.stack([turns.cos(), torch.ones_like(turns), turns.sin()], dim=1)
+    atoms = np.arange(5 * len(turns)).reshape(-1, 5)
+    signs = np.where(np.arange(len(turns)) % 2, 1.0, -1.0)
+    torsions = pack_torsions(atoms, np.zeros(len(turns)), signs)
+    assert_right(function, points.reshape(-1, 3), torsions, spline_nodes(smooth_maps()[0]))
 
 
 def test_gradient_is_that_of_finite_differences():
@@ -117,8 +141,9 @@ def test_the_map_goes_on_across_its_edges():
     np.testing.assert_allclose(values[0][1], values[1][1], atol=1e-3)
 
 
+@kernels
 @pytest.mark.parametrize("spoiled", ["line", "point", "nan", "infinite"])
-def test_a_torsion_without_a_value_adds_nothing(spoiled):
+def test_a_torsion_without_a_value_adds_nothing(function, spoiled):
     positions, torsions, nodes = case()
     members = torsions.members[0].tolist()
     if spoiled == "line":
@@ -127,41 +152,37 @@ def test_a_torsion_without_a_value_adds_nothing(spoiled):
         positions[members[2]] = positions[members[1]]
     else:
         positions[members[0], 1] = float("nan" if spoiled == "nan" else "inf")
-    energy, gradient = torsion_maps(positions, *torsions, nodes)
-    expected, exact = reference.torsion_maps(positions, *torsions, nodes)
-    assert np.isfinite(float(energy)) and bool(gradient.isfinite().all())
-    assert float(energy) == pytest.approx(float(expected), rel=1e-12)
-    np.testing.assert_allclose(gradient, exact, atol=1e-6 * float(exact.abs().max()))
+    assert_right(function, positions, torsions, nodes)
 
 
-@pytest.mark.parametrize("threads", [2, 3, 5])
-def test_every_number_of_threads_gives_the_same_bits(threads):
+@kernels
+def test_every_number_of_threads_gives_the_same_bits(function):
     random = np.random.default_rng(4)
+    n_terms = 3000 if function is torsion_maps or torch.cuda.is_available() else 60
     positions = torch.from_numpy(random.uniform(0, 5, (5000, 3)))
-    atoms = np.array([random.choice(5000, 5, replace=False) for _ in range(3000)])
-    torsions = pack_torsions(atoms, np.zeros(3000), np.ones(3000))
+    atoms = np.array([random.choice(5000, 5, replace=False) for _ in range(n_terms)])
+    torsions = pack_torsions(atoms, np.zeros(n_terms), np.ones(n_terms))
     nodes = spline_nodes(smooth_maps()[0])
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(1)
-        one = torsion_maps(positions, *torsions, nodes)
+    found = []
+    for threads in (1, 2, 3, 5):
         torch.set_num_threads(threads)
-        several = torsion_maps(positions, *torsions, nodes)
-    finally:
-        torch.set_num_threads(before)
-    assert torch.equal(one[0], several[0]) and torch.equal(one[1], several[1])
+        found.append(function(positions, *torsions, nodes))
+    for other in found[1:]:
+        assert all(torch.equal(one, another) for one, another in zip(found[0], other))
 
 
-def test_no_terms_and_a_scale():
+@operators.implementations("torsion_maps", torch.ops.openmm_density.torsion_maps)
+def test_no_terms_and_a_scale(function):
     positions, torsions, nodes = case()
-    energy, gradient = torsion_maps(positions, *pack_torsions(np.zeros((0, 5)), [], []), nodes)
+    energy, gradient = function(positions, *pack_torsions(np.zeros((0, 5)), [], []), nodes)
     assert float(energy) == 0 and gradient.shape == positions.shape and not gradient.any()
-    scale = torch.tensor(-2.5, dtype=torch.float64)
-    _, scaled = torch.ops.openmm_density.torsion_maps(positions, *torsions, nodes, scale)
-    np.testing.assert_allclose(scaled, -2.5 * torsion_maps(positions, *torsions, nodes)[1], rtol=1e-12)
+    _, plain = function(positions, *torsions, nodes)
+    _, scaled = function(positions, *torsions, nodes, scale=torch.tensor(-2.5, dtype=torch.float64))
+    np.testing.assert_allclose(scaled, -2.5 * plain, rtol=1e-6)
 
 
-def test_tables_that_do_not_fit_are_refused():
+@implementations
+def test_tables_that_do_not_fit_are_refused(function):
     positions, torsions, nodes = case()
     wrong = {
         "float32 or float64": (positions.int(), torsions, nodes),
@@ -172,9 +193,8 @@ def test_tables_that_do_not_fit_are_refused():
         "nodes": (positions, torsions, nodes[..., 0].contiguous()),
     }
     for words, (x, tables, grid) in wrong.items():
-        for function in (torsion_maps, reference.torsion_maps):
-            with pytest.raises(ValueError, match=words):
-                function(x, *tables, grid)
+        with pytest.raises(ValueError, match=words):
+            function(x, *tables, grid)
 
 
 def test_terms_and_maps_that_are_none_are_refused():
