@@ -11,7 +11,8 @@ Each folder with a ``cpu.cpp`` is a family of operators; no list names it:
 - ``gpu.py``: Triton, with larger kernels in files of their own
 - ``example.py``: a small evaluation, by which ``openmm-density doctor`` tries a GPU
 
-``local_dynamics`` is not one: it minimises and moves a few atoms, on plain memory only.
+``local_dynamics`` and ``bonded`` are none: they minimise and move a few atoms, and evaluate angles and torsions of a force field,
+on plain memory only.
 
 Shared modules: ``library`` defines and finds them, ``compilation`` compiles and loads the C++, ``autograd`` differentiates a
 value that comes with its gradient, ``table_checks`` validates a table once, ``tuning`` chooses launch configurations; headers.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Mapping
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 
 import openmm
 
@@ -15,7 +15,7 @@ from ..base.plugins import platform_names
 from ..base.stopwatch import counted_as
 from ..base.wording import one_line
 from ..energies.forces import backend_problem
-from ..energies.native_force import context_with_own_constraints, own_nonbonded
+from ..energies.native_force import OWN_KERNELS, context_with_own_constraints, own_kernels
 from .platform_errors import refuse_platform
 from .run_numbers import check_threads
 from .worker_process import available_cores
@@ -48,14 +48,14 @@ def make_context(
 ) -> openmm.Context:
     """Build a Context, and count the time: on a GPU the platform compiles its kernels for it.
 
-    On a CPU a kernel of ours evaluates `NonbondedForce`, where it can: OpenMM's takes most of a step. A solver of ours constrains
-    bonds to hydrogens: OpenMM's takes minutes to prepare for large models.
+    On a CPU kernels of ours evaluate nonbonded forces, angles and torsions, where they can: OpenMM's take most of a step. A
+    solver of ours constrains bonds to hydrogens: OpenMM's takes minutes to prepare for large models.
     """
     with counted_as("contexts"):
         if platform[0].getName() != "CPU" or backend_problem("NativeForce") is not None:
             return openmm.Context(system, integrator, *platform)
-        otherwise = "OpenMM computes nonbonded forces, and steps take up to 1.7 times as long"
-        with own_nonbonded() if compilation.kernel_serves("pairs", otherwise) else nullcontext():
+        otherwise = "OpenMM computes these forces, and steps take up to twice as long"
+        with own_kernels([each for each in OWN_KERNELS if compilation.kernel_serves(each, otherwise)]):
             return context_with_own_constraints(system, integrator, *platform)
 
 

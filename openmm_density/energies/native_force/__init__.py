@@ -8,14 +8,14 @@ with ``cuda.cpp``, its part for CUDA, which says how that works, ``rebuilt_graph
 ``joint_launch.h`` the launch of all graphs of a Context. In Python, ``forms`` are energies as data, ``computation`` is an
 energy by torch, ``recording`` says what is launched, ``exchange`` how positions and forces pass on a GPU, ``slots`` what
 Python and C++ pass each other, ``compiled`` how the C++ is built, ``force`` what Python sees and what the C++ calls, and
-``process`` what no library tells. ``cpu_platform`` has parts of OpenMM's CPU platform replaced, by ``nonbonded.h`` and
-``constraints.h``.
+``process`` what no library tells. ``cpu_platform`` has parts of OpenMM's CPU platform replaced: forces by ``own_kernels.h``,
+which has ``nonbonded.h`` and ``bonded.h``, and constraints by ``constraints.h``.
 """
 
 from openmm_density.kernels.compilation import BuildError
 
 from .computation import Computation
-from .cpu_platform import context_with_own_constraints, own_nonbonded
+from .cpu_platform import OWN_KERNELS, context_with_own_constraints, own_kernels
 from .force import (
     CudaGraphForce,
     NativeForce,
@@ -25,6 +25,7 @@ from .force import (
 )
 
 __all__ = [
+    "OWN_KERNELS",
     "BuildError",
     "Computation",
     "CudaGraphForce",
@@ -33,5 +34,5 @@ __all__ = [
     "load_force",
     "load_force_ahead",
     "make_force",
-    "own_nonbonded",
+    "own_kernels",
 ]

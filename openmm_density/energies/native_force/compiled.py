@@ -45,12 +45,14 @@ def force_source() -> compilation.Source:
     """Return the C++ of the force, with what it is compiled with."""
     interfaces = sorted(compilation.KERNELS.glob("*/interface.h"))
     names = (
+        "bonded.h",
         "constraints.h",
         "energies.h",
         "energy.h",
         "form.h",
         "mate_contacts.h",
         "nonbonded.h",
+        "own_kernels.h",
         "painn.h",
         "symmetry_mates.h",
     )

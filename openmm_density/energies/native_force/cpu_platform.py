@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 
 import openmm
@@ -14,31 +14,45 @@ from ...base.errors import InputError
 from ...base.plugins import platform_names
 from .force import load_force
 
+OWN_KERNELS = ("pairs", "bonded")
+"""Folders of kernels that can take the place of OpenMM's, for `NonbondedForce`, and for angles and torsions."""
+
 
 @contextmanager
-def own_nonbonded() -> Iterator[None]:
-    """Have Contexts of the CPU platform that this thread makes meanwhile evaluate `NonbondedForce` by our kernel.
+def own_kernels(folders: Collection[str] = OWN_KERNELS) -> Iterator[None]:
+    """Have Contexts of the CPU platform that this thread makes meanwhile evaluate forces by our kernels.
 
-    It is used where the force has a cut-off, and neither a box, a switching function nor offsets of parameters. Otherwise, and
-    for other forces and platforms, nothing changes. A Context that is reinitialized later evaluates as OpenMM does.
+    These are `NonbondedForce` with a cut-off, and neither a box, a switching function nor offsets of parameters, and
+    `HarmonicAngleForce` and `PeriodicTorsionForce` without a box, of up to six periods. For others, and on other platforms,
+    nothing changes. A Context that is reinitialized later evaluates as OpenMM does.
+
+    Parameters
+    ----------
+    folders : collection of str
+        Which kernels: "pairs", of `NonbondedForce`, and "bonded", of the other two.
 
     Raises
     ------
     BuildError
-        If the kernel or the force cannot be compiled or loaded.
+        If a kernel or the force cannot be compiled or loaded.
     OSError
         If they cannot be stored.
     """
     if "CPU" not in platform_names():
         yield
         return
-    kernel = compilation.entry_points("pairs").openmm_density_nonbonded
-    use = load_force().openmm_density_use_nonbonded
-    before = use(ctypes.cast(kernel, ctypes.c_void_p))
+    names = [("pairs", "nonbonded"), ("bonded", "angles"), ("bonded", "torsions")]
+    kernels = (ctypes.c_void_p * len(names))()
+    for number, (folder, name) in enumerate(names):
+        if folder in folders:
+            function = getattr(compilation.entry_points(folder), f"openmm_density_{name}")
+            kernels[number] = ctypes.cast(function, ctypes.c_void_p)
+    exchange = load_force().openmm_density_exchange_kernels
+    exchange(kernels)
     try:
         yield
     finally:
-        use(before)
+        exchange(kernels)
 
 
 def context_with_own_constraints(

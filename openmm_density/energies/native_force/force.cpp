@@ -31,8 +31,8 @@
 #include "openmm/serialization/SerializationProxy.h"
 #include "constraints.h"
 #include "energies.h"
-#include "nonbonded.h"
 #include "openmm_force.h"
+#include "own_kernels.h"
 
 using namespace OpenMM;
 using std::string;
@@ -396,11 +396,16 @@ void openmm_density_delete_energy(void* energy) {
     delete reinterpret_cast<EnergyPointer*>(energy);
 }
 
-// Have Contexts of the CPU platform, which is there, that this thread makes from now on evaluate NonbondedForce by a kernel; null: as
-// the platform does. Return what they did it by before.
-void* openmm_density_use_nonbonded(void* kernel) {
-    NonbondedFactory::join(Platform::getPlatformByName("CPU"));
-    return reinterpret_cast<void*>(std::exchange(nonbonded_kernel, reinterpret_cast<NonbondedKernel*>(kernel)));
+// Have Contexts of the CPU platform, which is there, that this thread makes from now on evaluate nonbonded forces, angles and torsions
+// by these kernels; null: as the platform does. Put in their place what was used before.
+void openmm_density_exchange_kernels(void** kernels) {
+    join_own_factories(Platform::getPlatformByName("CPU"));
+    const OwnKernels before = own_kernels;
+    own_kernels = {reinterpret_cast<NonbondedKernel*>(kernels[0]), reinterpret_cast<Angles::Kernel*>(kernels[1]),
+                   reinterpret_cast<Torsions::Kernel*>(kernels[2])};
+    kernels[0] = reinterpret_cast<void*>(before.nonbonded);
+    kernels[1] = reinterpret_cast<void*>(before.angles);
+    kernels[2] = reinterpret_cast<void*>(before.torsions);
 }
 
 // Take from a System the constraints that ours solves, until a Context of it is made; what they were is the caller's.

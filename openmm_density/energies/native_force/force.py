@@ -60,7 +60,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "delete_form": (None, _Pointer),
     "new_energy": (_Pointer, _Pointer, _Integer, _Text, _Integer),
     "delete_energy": (None, _Pointer),
-    "use_nonbonded": (_Pointer, _Pointer),
+    "exchange_kernels": (None, ctypes.POINTER(_Pointer)),
     "release_constraints": (_Pointer, _Pointer),
     "restore_constraints": (None, _Pointer, _Pointer),
     "kind_of": (_Text, _Pointer),

@@ -1,21 +1,16 @@
-// OpenMM's CPU platform with our kernel for NonbondedForce, in those Contexts for which it is asked.
-//
-// The platform's own factory makes all other kernels, and this one for a force that ours does not serve. So Systems, their files and
-// changes of parameters stay as they are.
+// NonbondedForce on the CPU platform by our kernel; by the platform's own for a force that ours does not serve.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <mutex>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "openmm/Kernel.h"
 #include "openmm/KernelFactory.h"
 #include "openmm/NonbondedForce.h"
+#include "openmm/OpenMMException.h"
 #include "openmm/Platform.h"
 #include "openmm/internal/ContextImpl.h"
 #include "openmm/kernels.h"
@@ -28,13 +23,11 @@ namespace openmm_density {
 int threads_of(OpenMM::ContextImpl& context);
 
 using NonbondedKernel = decltype(openmm_density_nonbonded);
-// What Contexts that this thread makes evaluate by; null: as the platform does.
-inline thread_local NonbondedKernel* nonbonded_kernel = nullptr;
 
 class Nonbonded : public OpenMM::CalcNonbondedForceKernel {
 public:
-    Nonbonded(OpenMM::ContextImpl& context, const OpenMM::Platform& platform, const OpenMM::KernelFactory& others)
-        : CalcNonbondedForceKernel(Name(), platform), context(context), others(others), kernel(nonbonded_kernel) {}
+    Nonbonded(OpenMM::ContextImpl& context, const OpenMM::Platform& platform, const OpenMM::KernelFactory& others, NonbondedKernel* kernel)
+        : CalcNonbondedForceKernel(Name(), platform), context(context), others(others), kernel(kernel) {}
 
     void initialize(const OpenMM::System& system, const OpenMM::NonbondedForce& force) override {
         const bool ours = force.getNonbondedMethod() == OpenMM::NonbondedForce::CutoffNonPeriodic && !force.getUseSwitchingFunction() &&
@@ -149,39 +142,6 @@ private:
     std::vector<int32_t> offsets, excluded, exceptions;
     double settings[3] = {0, ONE_4PI_EPS0, 1};  // As the kernel takes them
     std::unique_ptr<PairMemory> memory;
-};
-
-using Factories = std::map<std::string, OpenMM::KernelFactory*>;
-Factories& factories_of(OpenMM::Platform& platform);
-// A platform does not say what makes its kernels; an explicit instantiation may name what is private.
-template <Factories OpenMM::Platform::*member>
-struct Member {
-    friend Factories& factories_of(OpenMM::Platform& platform) {
-        return platform.*member;
-    }
-};
-template struct Member<&OpenMM::Platform::kernelFactories>;
-
-class NonbondedFactory : public OpenMM::KernelFactory {
-public:
-    explicit NonbondedFactory(const OpenMM::KernelFactory& others) : others(others) {}
-    OpenMM::KernelImpl* createKernelImpl(std::string name, const OpenMM::Platform& platform, OpenMM::ContextImpl& context) const override {
-        if (nonbonded_kernel == nullptr)
-            return others.createKernelImpl(name, platform, context);
-        return new Nonbonded(context, platform, others);
-    }
-
-    // Also after another library has put its own factory in place of this one.
-    static void join(OpenMM::Platform& platform) {
-        static std::mutex joining;
-        const std::lock_guard<std::mutex> alone(joining);
-        OpenMM::KernelFactory*& factory = factories_of(platform)[OpenMM::CalcNonbondedForceKernel::Name()];
-        if (dynamic_cast<NonbondedFactory*>(factory) == nullptr)
-            factory = new NonbondedFactory(*factory);
-    }
-
-private:
-    const OpenMM::KernelFactory& others;
 };
 
 }  // namespace openmm_density

@@ -1,6 +1,5 @@
 """Our kernel for `NonbondedForce` on the CPU platform, against OpenMM's Reference platform."""
 
-from contextlib import nullcontext
 from functools import partial
 
 import numpy as np
@@ -8,40 +7,17 @@ import openmm
 import pytest
 
 from openmm_density.energies.forces import backend_problem
-from openmm_density.energies.native_force import own_nonbonded
+from openmm_density.energies.native_force import own_kernels
 from openmm_density.models import prepare, read_model
 
 from ..contexts import context_of, energy_of, forces_of, system_of
+from .on_cpu import assert_alike, assert_as_reference, found, on_cpu
 
 pytestmark = pytest.mark.skipif(
     backend_problem("NativeForce") is not None, reason=f"NativeForce: {backend_problem('NativeForce')}"
 )
 
 METHODS = openmm.NonbondedForce
-
-
-def on_cpu(system, positions, threads=2, own=True):
-    platform = openmm.Platform.getPlatformByName("CPU")
-    with own_nonbonded() if own else nullcontext():
-        context = openmm.Context(system, openmm.VerletIntegrator(0.001), platform, {"Threads": str(threads)})
-    context.setPositions(positions / 10)
-    return context
-
-
-def found(context):
-    return energy_of(context), forces_of(context)
-
-
-def assert_alike(one, other):
-    """Within float32, of which the largest forces, of close atoms, lose the most."""
-    (energy, forces), (expected, expected_forces) = one, other
-    assert energy == pytest.approx(expected, rel=1e-5, abs=1e-5 * (100 + len(forces)))
-    np.testing.assert_allclose(forces, expected_forces, rtol=0, atol=3e-5 * max(1, np.abs(forces).max()))
-
-
-def assert_as_reference(context, system, positions):
-    assert_alike(ours := found(context), found(context_of(system, positions)))
-    return ours[1]
 
 
 def nonbonded_of(system):
@@ -218,7 +194,7 @@ def test_contexts_made_otherwise_keep_openmms_kernel(molecule):
 
 def test_a_block_within_a_block_leaves_the_outer_one_as_it_was():
     system, positions = system_of(20, of_argon(20)), scattered(20)
-    with own_nonbonded():
+    with own_kernels():
         on_cpu(system, positions)
         outer = on_cpu(system, positions, own=False)
     assert evaluates_by_ours(outer) and not evaluates_by_ours(on_cpu(system, positions, own=False))
@@ -235,7 +211,7 @@ def test_a_machine_without_the_cpu_platform_makes_its_contexts(monkeypatch):
     monkeypatch.setattr(
         "openmm_density.energies.native_force.cpu_platform.platform_names", lambda: ["Reference"]
     )
-    with own_nonbonded():
+    with own_kernels():
         context_of(system_of(4, of_argon(4)), scattered(4))
 
 
