@@ -17,7 +17,7 @@ from ..models.chemistry.stereocentres import with_hydrogens_opposite
 from ..restraints import IdealGeometryRestraint
 from .descent import descend
 from .final_geometry import EXCESS_PARAMETERS, RESTING_SCALES
-from .fit_systems import FitSystems
+from .fit_systems import LARGE, FitSystems
 from .interrupts import Stop
 from .platforms import in_double_precision, make_context
 from .preconditioned import Stiffness
@@ -25,8 +25,8 @@ from .preconditioned import minimize as minimize_stiff
 from .relaxation import Relaxation, Strain
 from .stability import Safeguard, Unstable
 
-# Where the minimiser cannot be told of a Ctrl-C.
-MINIMIZED_AT_ONCE = 200
+# Where the minimiser is not told of a Ctrl-C.
+MINIMIZED_AT_ONCE = 100
 ON_GPU = ("CUDA", "HIP")
 # Of the descent before a minimisation that is tried again, or of a bad geometry.
 CAREFUL_STEPS = 100
@@ -53,9 +53,10 @@ class Minimizer:
         self, systems: FitSystems, safeguard: Safeguard, platform: openmm.Platform, properties: dict[str, str]
     ) -> None:
         self._systems, self._safeguard, self._platform = systems, safeguard, (platform, properties)
-        # A reporter is given all positions and forces as lists, which takes longer than an iteration on a GPU. With one OpenMM
-        # also keeps Python's interpreter lock, for which PythonForce waits in another thread wherever the CPU does not run it.
-        # There it minimises in stretches instead, and looks between them whether to stop.
+        # A reporter is given all positions and forces as lists, which takes longer than an iteration on a GPU, and of a large
+        # model half as long as one on a CPU. With one OpenMM also keeps Python's interpreter lock, for which PythonForce waits in
+        # another thread wherever the CPU does not run it. There it minimises in stretches instead, and looks between them whether
+        # to stop.
         name = platform.getName()
         waits_for_lock = systems.force_backend == "PythonForce" and name not in ("CPU", "Reference")
         self._strains: dict[bytes, Strain] = {}
@@ -110,10 +111,11 @@ class Minimizer:
         self._minimized(context, iterations, stop)
 
     def _minimized(self, context: openmm.Context, iterations: int, stop: Stop | None) -> None:
-        stretch = MINIMIZED_AT_ONCE if self._in_stretches else iterations
-        reporter = None if stop is None or self._in_stretches else _Stoppable(stop)
+        in_stretches = self._in_stretches or context.getSystem().getNumParticles() > LARGE
+        stretch = MINIMIZED_AT_ONCE if in_stretches else iterations
+        reporter = None if stop is None or in_stretches else _Stoppable(stop)
         for done in range(0, iterations, stretch):
-            if self._in_stretches and stop is not None and stop.requested:
+            if in_stretches and stop is not None and stop.requested:
                 break
             at_once = min(stretch, iterations - done)
             openmm.LocalEnergyMinimizer.minimize(context, maxIterations=at_once, reporter=reporter)
