@@ -11,6 +11,8 @@ from openmm_density import kernels
 from openmm_density.kernels import library
 from openmm_density.kernels.compilation import sources
 
+from .operators import DEVICE, moved
+
 
 @pytest.mark.parametrize("folder", library.operator_folders())
 def test_every_folder_has_an_example_of_every_operator_that_it_defines(folder):
@@ -32,7 +34,7 @@ def test_a_scale_that_is_not_one_number_in_float64_is_refused_on_a_gpu(folder):
         if function is not None and "scale" in signature(function).parameters:
             for wrong in (torch.ones(2, dtype=torch.float64), torch.ones(())):
                 with pytest.raises(ValueError, match="scale must be one number in float64, not"):
-                    function(*arguments, scale=wrong)
+                    function(*moved(arguments, DEVICE), scale=wrong.to(DEVICE))
 
 
 def test_a_folder_with_an_example_is_registered_and_others_are_not(tmp_path, monkeypatch):
