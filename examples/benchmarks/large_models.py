@@ -2,7 +2,8 @@
 
 A block of adenylate kinases, open, is fitted into the simulated map of the same block, closed. Memory is what the system
 counts as each process's own, with its share of what several have (PSS), looked at twice a second. With `--sizes` blocks of
-so many non-hydrogen atoms are not fitted but set up, each in a process of its own, and a step and its forces are timed.
+so many non-hydrogen atoms are not fitted but set up, in their own map and each in a process of its own, and a step and its
+forces are timed.
 
     python examples/benchmarks/large_models.py --copies 2 3 2 --steps 1000
     python examples/benchmarks/large_models.py --copies 5 5 2 --steps 5000 --platform CUDA --json large.json
@@ -111,15 +112,12 @@ def set_up(size: int, platform: str) -> dict[str, Any]:
         context.getState(energy=True)
 
     with tempfile.TemporaryDirectory() as name:
-        paths = [Path(name) / f"{conformation}.cif" for conformation in ("open", "closed")]
-        for path in paths:
-            write_block(path.stem, islice(product(range(side), repeat=3), copies), path)
+        path = Path(name) / "open.cif"
+        write_block("open", islice(product(range(side), repeat=3), copies), path)
         took("made")
-        model = read_model(paths[0])
+        model = read_model(path)
         took("reading")
-        target = read_model(paths[1])
-        simulated = DensityMap.simulate(target.topology, target.positions, RESOLUTION, voxel_size=VOXEL)
-        del target
+        simulated = DensityMap.simulate(model.topology, model.positions, RESOLUTION, voxel_size=VOXEL)
     told |= {"atoms": len(model.positions), "voxels": int(np.prod(simulated.shape))}
     took("map simulated")
     alone = DensityFit(simulated, model.topology, RESOLUTION, positions=model.positions, force_group=2)
