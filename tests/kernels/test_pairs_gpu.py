@@ -118,4 +118,4 @@ class TestOnGpu:
     @both_kinds_of_lists
     def test_in_a_cuda_graph(self, both_ways):
         arguments = scene(NONBONDED, BOXES["cube"], torch.float32, both_ways=both_ways)
-        assert_captured(torch.ops.openmm_density.pairs.default, [*arguments, None, None, both_ways, None])
+        assert_captured(torch.ops.openmm_density.pairs.default, [*arguments, None, None, both_ways])
