@@ -65,7 +65,8 @@ struct Lanes {
     }
 };
 
-// Term: its ATOMS; atoms; a `Lane` that is packed of W of them; `rank`: alike terms lie beside each other.
+// Term: its ATOMS; atoms, and the `low`est and `high`est of them; `Packed`, W of them; `constant`, their energy beside; `rank`: alike
+// terms lie beside each other.
 template <typename Term>
 class Blocks : public BondedTerms {
    public:
@@ -82,7 +83,7 @@ class Blocks : public BondedTerms {
         int32_t before = -1, now = -1;
         size_t begin = 0;
         for (size_t i = 0; i < terms.size(); ++i) {
-            if (i - begin >= TERMS_PER_BLOCK && terms[i].low > before && terms[i].low != terms[i - 1].low) {
+            if (i - begin >= TERMS_PER_BLOCK && terms[i].low > before) {
                 add(terms.data() + begin, terms.data() + i);
                 begin = i;
                 before = std::exchange(now, -1);
