@@ -13,13 +13,13 @@ from openmm import app
 
 from ..base.atomic_files import write_text
 from ..base.errors import InputError
+from ..base.garbage import without_collection
 from ..base.units import positions_in_angstrom, takes_units
 from .chemistry.elements import UNKNOWN
 from .chemistry.residue_names import is_standard_polymer
 from .kept_files import (
-    CifAtom,
+    CifAtoms,
     atom_block,
-    atoms_as_written,
     input_document,
     kept_document,
     kept_pdb,
@@ -29,7 +29,7 @@ from .kept_files import (
 from .model import Alternates, Link
 from .predictions import add_local_metric, as_in_file, plddt_by_residue
 from .structures import BACKBONE_BONDS, AtomRecord, Model
-from .written_structures import Header, WrittenAtom, atoms_of, atoms_of_model, cis_peptides, structure_of
+from .written_structures import Header, WrittenAtoms, atoms_of, atoms_of_model, cis_peptides, structure_of
 
 if TYPE_CHECKING:
     from .preparation import Prepared
@@ -64,16 +64,14 @@ def prepared_header(prepared: Prepared) -> Header:
     model = prepared.model
     header = header_of(model)
     nearest = prepared.nearest_input()
+    altlocs = ["" if k < 0 else model.records[k].altloc for k in nearest.tolist()]
+    own = [None if k < 0 else model.records[k] for k in prepared.input_index.tolist()]
     header = replace(
         header,
         occupancies=np.append(model.occupancies, 1.0)[nearest],
-        altlocs=tuple("" if k < 0 else model.records[k].altloc for k in nearest),
-        unknown=frozenset(
-            i for i, k in enumerate(prepared.input_index) if k >= 0 and model.records[k].element == UNKNOWN
-        ),
-        charges=tuple(0 if k < 0 else model.records[k].charge for k in prepared.input_index),
+        records=_records_of(prepared.topology, altlocs, own),
         rows=None if header.rows is None or nearest.min() < 0 else tuple(header.rows[k] for k in nearest),
-        built=tuple(bool(k < 0) for k in prepared.input_index),
+        built=tuple(each is None for each in own),
     )
     index = [int(atom) for atom in prepared.prepared_index]
     links = tuple(
@@ -121,6 +119,7 @@ def write_cif(
     write_text(path, document_of_models(path, topology, [positions], b_factors, header).as_string())
 
 
+@without_collection()
 def document_of_models(
     path: str | os.PathLike[str],
     topology: app.Topology,
@@ -129,66 +128,38 @@ def document_of_models(
     header: Header,
 ) -> gemmi.cif.Document:
     """Return the mmCIF document of a topology at the positions of one or more models: the input's own, if it was mmCIF."""
-    structures = [
-        structure_for_cif(
-            path, topology, positions, b_factors, header if number == 0 else replace(header, links=())
-        )
-        for number, positions in enumerate(models)
-    ]
-    first = structures[0]
-    if header.rows is not None and len(header.rows) == topology.getNumAtoms():
-        built = header.built or (False,) * len(header.rows)
-        atoms = [_cif_atoms(structure, header.rows, built) for structure in structures]
-        header = replace(header, links=_with_bonds(header.links, topology))
-        return kept_document(header, atoms, list(first.cispeps))
-    for number, structure in enumerate(structures[1:], start=2):
-        model = structure[0]
-        model.num = number
-        first.add_model(model)
-    return _cif_document(first, header)
-
-
-def _cif_atoms(structure: gemmi.Structure, rows: Sequence[int], built: Sequence[bool]) -> list[CifAtom]:
-    """Return the atoms of a structure as rows of their file."""
-    names = ((cra.residue.name, cra.atom) for cra in structure[0].all())
-    return [
-        CifAtom(
-            *(rows[atom.serial - 1], built[atom.serial - 1], atom.name, residue_name, atom.element.name),
-            *(atom.altloc.strip("\0"), atom.pos.tolist(), atom.b_iso, atom.occ),
-        )
-        for residue_name, atom in names
-    ]
-
-
-def structure_for_cif(
-    path: str | os.PathLike[str],
-    topology: app.Topology,
-    positions: Any,
-    b_factors: Sequence[float] | np.ndarray | None,
-    header: Header,
-) -> gemmi.Structure:
-    """Return what `write_cif` writes, as gemmi's structure of one model."""
-    header = replace(header, links=_with_bonds(header.links, topology))
-    records = _records_of(topology)
-    positions = _checked_positions(path, positions, len(records))
-    b_factors = _checked_b_factors(path, b_factors, len(records))
+    links = _with_bonds(header.links, topology)
+    records = header.records or _records_of(topology)
     occupancies = np.ones(len(records)) if header.occupancies is None else header.occupancies
-    if header.altlocs is not None:
-        records = [
-            replace(record, altloc=altloc) if altloc != record.altloc else record
-            for record, altloc in zip(records, header.altlocs, strict=True)
-        ]
-    for k in header.unknown:
-        records[k] = replace(records[k], element=UNKNOWN)
-    if header.charges is not None:
-        records = [
-            replace(record, charge=charge) if charge != record.charge else record
-            for record, charge in zip(records, header.charges, strict=True)
-        ]
-    atoms = atoms_of(topology, records, positions, b_factors, occupancies)
-    return structure_of(topology, atoms, header)
+    b_factors = _checked_b_factors(path, b_factors, len(records))
+    # As gemmi keeps them.
+    of_atoms = (values.astype(np.float32).astype(np.float64) for values in (b_factors, occupancies))
+    first = atoms_of(topology, records, _checked_positions(path, models[0], len(records)), *of_atoms)
+    others = [replace(first, positions=_checked_positions(path, each, len(records))) for each in models[1:]]
+    header = replace(header, links=links)
+    if header.rows is not None and len(header.rows) == len(records):
+        rows, built = np.array(header.rows), np.array(header.built or np.zeros(len(records)), dtype=bool)
+        atoms = [_cif_atoms(each, rows, built) for each in (first, *others)]
+        return kept_document(header, atoms, cis_peptides(topology, first))
+    structure = structure_of(topology, first, header)
+    for number, each in enumerate(others, start=2):
+        model = structure_of(topology, each, replace(header, links=()))[0]
+        model.num = number
+        structure.add_model(model)
+    return _cif_document(structure, header)
 
 
+def _cif_atoms(atoms: WrittenAtoms, rows: np.ndarray, built: np.ndarray) -> CifAtoms:
+    """Return atoms as rows of their file."""
+    names, residue_names, elements, altlocs = (
+        np.array([getattr(record, name) for record in atoms.records], dtype=object)
+        for name in ("name", "residue_name", "element", "altloc")
+    )
+    of_atoms = atoms.positions, atoms.b_factors, atoms.occupancies
+    return CifAtoms(rows, built, names, residue_names, elements, altlocs, *of_atoms)
+
+
+@without_collection()
 @takes_units("positions", b_factors="Å²")
 def write_model_cif(
     path: str | os.PathLike[str],
@@ -228,20 +199,20 @@ def write_model_cif(
     positions, b_factors = _checked_for(path, model, positions, b_factors)
     atoms = atoms_of_model(_occupied(model, occupancies), positions, b_factors, alternates)
     header = header_of(model)
-    rows = [atom.record.serial for atom in atoms]
-    if header.rows is not None and len(set(rows)) == len(rows):
-        atoms.sort(key=lambda atom: atom.record.serial)
-        places = {atom.index: place for place, atom in enumerate(atoms) if atom.index >= 0}
+    rows = np.array([record.serial for record in atoms.records])
+    if header.rows is not None and len(np.unique(rows)) == len(rows):
+        atoms = atoms.ordered(np.argsort(rows))
         links = tuple(
-            replace(link, first=places[link.first], second=places[link.second]) for link in header.links
+            replace(link, first=int(atoms.places[link.first]), second=int(atoms.places[link.second]))
+            for link in header.links
         )
-        peptides = cis_peptides(model.topology, {atom.index: atom for atom in atoms})
-        document = kept_document(replace(header, links=links), [atoms_as_written(atoms)], peptides)
+        written = _cif_atoms(atoms, np.sort(rows), np.zeros(len(rows), dtype=bool))
+        peptides = cis_peptides(model.topology, atoms)
+        document = kept_document(replace(header, links=links), [written], peptides)
         left_out = left_out_of_cif(atom_block(input_document(header)), atom_block(document))
     else:
         left_out = []
-        records = _without_blank_chains([atom.record for atom in atoms])
-        atoms = [replace(atom, record=record) for atom, record in zip(atoms, records)]
+        atoms = replace(atoms, records=_without_blank_chains(atoms.records))
         document = _cif_document(structure_of(model.topology, atoms, header), header)
     write_text(path, document.as_string())
     return left_out
@@ -278,26 +249,29 @@ def _follows_from_sequence(a: app.topology.Atom, b: app.topology.Atom) -> bool:
     return neighbours and (a.name, b.name) in BACKBONE_BONDS
 
 
-def _records_of(topology: app.Topology) -> list[AtomRecord]:
-    """Return records of a topology's atoms, as if read from a file."""
-    return _without_blank_chains(
-        [
-            AtomRecord(
-                name=atom.name,
-                altloc="",
-                element=atom.element.symbol if atom.element is not None else "X",
-                residue_name=atom.residue.name,
-                chain=atom.residue.chain.id.strip(),
-                residue_number=_number(atom.residue),
-                insertion_code=atom.residue.insertionCode.strip(),
-                segment="",
-                hetero=not is_standard_polymer(atom.residue.name),
-                charge=0,
-                serial=atom.index + 1,
-            )
-            for atom in topology.atoms()
-        ]
-    )
+def _records_of(
+    topology: app.Topology, altlocs: Sequence[str] = (), own: Sequence[AtomRecord | None] = ()
+) -> Sequence[AtomRecord]:
+    """Return records of a topology's atoms, as if read from a file, with the labels and `own` element and charge of each."""
+    altlocs, own = altlocs or [""] * topology.getNumAtoms(), own or [None] * topology.getNumAtoms()
+    records: list[AtomRecord] = []
+    for residue in topology.residues():
+        of_residue = {
+            "residue_name": residue.name,
+            "chain": residue.chain.id.strip(),
+            "residue_number": _number(residue),
+            "insertion_code": residue.insertionCode.strip(),
+            "segment": "",
+            "hetero": not is_standard_polymer(residue.name),
+        }
+        for atom in residue.atoms():
+            k, read = len(records), own[len(records)]
+            # Whatever the topology substitutes where the element is unknown.
+            is_known = atom.element is not None and (read is None or read.element != UNKNOWN)
+            of_atom = atom.name, altlocs[k], atom.element.symbol if is_known else UNKNOWN
+            charge = 0 if read is None else read.charge
+            records.append(AtomRecord(*of_atom, **of_residue, charge=charge, serial=k + 1))
+    return _without_blank_chains(records)
 
 
 def _without_blank_chains(records: Sequence[AtomRecord]) -> Sequence[AtomRecord]:
@@ -338,6 +312,7 @@ def pdb_limit(model: Model, positions: Any) -> str | None:
     return None
 
 
+@without_collection()
 @takes_units("positions", b_factors="Å²")
 def write_pdb(
     path: str | os.PathLike[str],
@@ -398,7 +373,7 @@ def _occupied(model: Model, occupancies: np.ndarray | None) -> Model:
     return model if occupancies is None else replace(model, occupancies=occupancies)
 
 
-def _pdb_lines(model: Model, atoms: list[WrittenAtom]) -> tuple[list[str], list[str]]:
+def _pdb_lines(model: Model, atoms: WrittenAtoms) -> tuple[list[str], list[str]]:
     """Return the lines of a PDB file, and sentences on the input's lines that are not in it."""
     options = gemmi.PdbWriteOptions()
     options.cryst1_record = model.cell is not None
@@ -410,13 +385,13 @@ def _pdb_lines(model: Model, atoms: list[WrittenAtom]) -> tuple[list[str], list[
     lines = [line.rstrip() for line in structure.make_pdb_string(options).splitlines()]
     if metadata.is_pdb:
         read = as_in_file(model)
-        as_read = atoms_of_model(read, read.positions, read.b_factors)
+        as_read = atoms_of_model(read, read.positions, read.b_factors, read.alternates)
         kept = kept_pdb(metadata, atoms, as_read, header, lines)
         if kept is not None:
             return kept, left_out_of_pdb(own, kept)
     lines = metadata.pdb_lines(lines)
     lines += _atom_lines(atoms, list(model.topology.residues()))
-    serials = {atom.record.serial: serial for serial, atom in enumerate(atoms, start=1)}
+    serials = {record.serial: serial for serial, record in enumerate(atoms.records, start=1)}
     if len(serials) == len(atoms):
         lines += metadata.connect_lines(serials)
     lines.append("END")
@@ -426,22 +401,25 @@ def _pdb_lines(model: Model, atoms: list[WrittenAtom]) -> tuple[list[str], list[
     return lines, [anew, *left_out_of_pdb(own, lines)]
 
 
-def _atom_lines(atoms: Sequence[WrittenAtom], residues: Sequence[app.topology.Residue]) -> Iterator[str]:
+def _atom_lines(atoms: WrittenAtoms, residues: Sequence[app.topology.Residue]) -> Iterator[str]:
     """Yield ATOM and HETATM lines of atoms in residues, with TER after each polymer."""
-    for serial, (atom, following) in enumerate(zip(atoms, [*atoms[1:], None]), start=1):
-        record, (x, y, z) = atom.record, atom.position
+    owners = [residues[k] for k in atoms.residues.tolist()]
+    occupancies, b_factors = np.clip(atoms.occupancies, -99.0, 999.0), np.clip(atoms.b_factors, -99.0, 999.99)
+    numbers = zip(atoms.positions.tolist(), occupancies.tolist(), b_factors.tolist())
+    for serial, (record, own, other, ((x, y, z), occupancy, b_factor)) in enumerate(
+        zip(atoms.records, owners, [*owners[1:], None], numbers), start=1
+    ):
         charge = f"{abs(record.charge)}{'-' if record.charge < 0 else '+'}" if record.charge else ""
         name = record.name if len(record.name) == 4 or len(record.element) == 2 else f" {record.name}"
         yield (
             f"{'HETATM' if record.hetero else 'ATOM  '}{serial:5d} {name:<4s}{record.altloc:1s}"
             f"{record.residue_name:>3s} "
             f"{record.chain:1s}{record.residue_number:4d}{record.insertion_code:1s}   "
-            f"{x:8.3f}{y:8.3f}{z:8.3f}{min(max(atom.occupancy, -99.0), 999.0):6.2f}"
-            f"{min(max(atom.b_factor, -99.0), 999.99):6.2f}      {record.segment:<4.4s}"
+            f"{x:8.3f}{y:8.3f}{z:8.3f}{occupancy:6.2f}{b_factor:6.2f}      {record.segment:<4.4s}"
             f"{record.element.upper():>2s}{charge:2s}"
         )
-        own = residues[atom.residue]
-        other = None if following is None else residues[following.residue]
+        if other is own:
+            continue
         ends_chain = other is None or other.chain is not own.chain
         gap = other is not None and other.chain.id == own.chain.id and is_standard_polymer(other.name)
         if ends_chain and not gap and is_standard_polymer(own.name):

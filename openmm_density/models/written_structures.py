@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache, cached_property
 
 import gemmi
 import numpy as np
@@ -13,6 +14,7 @@ from openmm import app
 from .alternates import moved_with_residues
 from .chemistry.elements import is_metal
 from .chemistry.residue_names import is_standard_polymer
+from .chemistry.torsions import torsion_angles
 from .metadata import Metadata
 from .model import Alternates, Link
 from .structures import AtomRecord, Model, is_backbone_bond
@@ -31,11 +33,7 @@ class Header:
     cell: tuple[float, ...] | None = None  # a, b, c (Å), α, β, γ (degrees)
     space_group: str = ""  # As in ``P 1 21 1``; a cell without one is written with P 1
     occupancies: np.ndarray | None = None  # (N,), of the atoms, 1 where not given
-    # Conformer labels of the atoms, empty for atoms without alternates
-    altlocs: tuple[str, ...] | None = None
-    # The atoms of unknown element, whatever the topology substitutes
-    unknown: frozenset[int] = frozenset()
-    charges: tuple[int, ...] | None = None  # Formal charges, 0 where not given
+    records: Sequence[AtomRecord] | None = None  # Of the atoms, where more is known than the topology says
     metadata: Metadata = field(default_factory=Metadata)  # Title, sequences, secondary structure and the like
     # For a model from an mmCIF file: the row, from 1, of each atom, or of one of its residue if it was built
     rows: tuple[int, ...] | None = None
@@ -46,15 +44,32 @@ class Header:
 
 
 @dataclass(frozen=True)
-class WrittenAtom:
-    """An atom to be written, in a residue of a topology; `index` there, or -1 for one of an alternate conformer."""
+class WrittenAtoms:
+    """Atoms to be written, in the residues of a topology; each field has an entry for each."""
 
-    record: AtomRecord
-    residue: int
-    index: int
-    position: np.ndarray
-    b_factor: float
-    occupancy: float
+    records: Sequence[AtomRecord]
+    residues: np.ndarray  # int (N,): in the topology
+    index: np.ndarray  # int (N,): in the topology, or -1 for one of an alternate conformer
+    positions: np.ndarray  # (N, 3), Å
+    b_factors: np.ndarray  # `b_factors`, `occupancies` (N,), in Å² and fractions.
+    occupancies: np.ndarray
+
+    def __len__(self) -> int:
+        """Return the number of atoms."""
+        return len(self.records)
+
+    def ordered(self, order: np.ndarray) -> WrittenAtoms:
+        """Return the atoms in another order, int (N,)."""
+        arrays = (self.residues, self.index, self.positions, self.b_factors, self.occupancies)
+        return WrittenAtoms([self.records[k] for k in order.tolist()], *(values[order] for values in arrays))
+
+    @cached_property
+    def places(self) -> np.ndarray:
+        """Where each atom of the topology is among them, int (M,)."""
+        places = np.empty(self.index.max(initial=-1) + 1, dtype=np.int64)
+        is_own = self.index >= 0
+        places[self.index[is_own]] = np.flatnonzero(is_own)
+        return places
 
 
 def atoms_of(
@@ -63,47 +78,36 @@ def atoms_of(
     positions: np.ndarray,
     b_factors: np.ndarray,
     occupancies: np.ndarray,
-) -> list[WrittenAtom]:
+) -> WrittenAtoms:
     """Return the atoms of a topology with the names of their records."""
-    return [
-        WrittenAtom(record, atom.residue.index, atom.index, position, float(b_factor), float(occupancy))
-        for atom, record, position, b_factor, occupancy in zip(
-            topology.atoms(), records, positions, b_factors, occupancies, strict=True
-        )
-    ]
+    residues = np.array([atom.residue.index for atom in topology.atoms()], dtype=np.int64)
+    return WrittenAtoms(records, residues, np.arange(len(records)), positions, b_factors, occupancies)
 
 
 def atoms_of_model(
     model: Model, positions: np.ndarray, b_factors: np.ndarray, alternates: Alternates | None = None
-) -> list[WrittenAtom]:
+) -> WrittenAtoms:
     """Return a model's atoms and those of its alternates, by default moved with it, in the order of its file."""
     fitted = atoms_of(model.topology, model.records, positions, b_factors, model.occupancies)
     if alternates is None:
         alternates = model.alternates.moved(moved_with_residues(model, positions))
-    places = alternates.positions
-    others = [
-        WrittenAtom(
-            alternates.records[k],
-            int(alternates.residues[k]),
-            -1,
-            places[k],
-            float(np.nan_to_num(alternates.b_factors[k])),
-            float(alternates.occupancies[k]),
-        )
-        for k in range(len(alternates))
-    ]
-    keys = [(k, -1) for k in range(len(fitted))]
-    keys += [(int(after), k) for k, after in enumerate(alternates.after)]
-    both = fitted + others
-    return [both[k] for k in sorted(range(len(both)), key=keys.__getitem__)]
+    if not len(alternates):
+        return fitted
+    both = WrittenAtoms(
+        (*fitted.records, *alternates.records),
+        np.concatenate([fitted.residues, alternates.residues]),
+        np.concatenate([fitted.index, np.full(len(alternates), -1)]),
+        np.concatenate([fitted.positions, alternates.positions]),
+        np.concatenate([fitted.b_factors, np.nan_to_num(alternates.b_factors)]),
+        np.concatenate([fitted.occupancies, alternates.occupancies]),
+    )
+    return both.ordered(np.argsort(np.concatenate([fitted.index, alternates.after]), kind="stable"))
 
 
 def structure_of(
-    topology: app.Topology, atoms: Sequence[WrittenAtom], header: Header, merged: bool = False
+    topology: app.Topology, atoms: WrittenAtoms, header: Header, merged: bool = False
 ) -> gemmi.Structure:
     """Make gemmi's structure from atoms in a topology's residues; chains are subchains or, if `merged`, united by name."""
-    serials = {atom.index: serial for serial, atom in enumerate(atoms, start=1) if atom.index >= 0}
-    residues = list(topology.residues())
     structure = gemmi.Structure()
     structure.name = "model"
     structure.add_model(_chains_of(topology, atoms, merged))
@@ -111,17 +115,17 @@ def structure_of(
         structure.cell = gemmi.UnitCell(*header.cell)
         structure.spacegroup_hm = header.space_group or "P 1"
         structure.setup_cell_images()
-    records = {atom.index: atom.record for atom in atoms if atom.index >= 0}
-    _add_links(structure, list(topology.atoms()), records, serials, header)
-    structure.cispeps = cis_peptides(topology, {atom.index: atom for atom in atoms})
+    _add_links(structure, topology, atoms, header)
+    structure.cispeps = cis_peptides(topology, atoms)
     if merged:
         structure.merge_chain_parts()
-    named = (atom.record.chain for atom in atoms if not residues[atom.residue].chain.id.strip())
-    header.metadata.attach(structure, aligned=not merged, unnamed=next(named, ""))
+    blank = {residue.index for residue in topology.residues() if not residue.chain.id.strip()}
+    named = (record.chain for record, k in zip(atoms.records, atoms.residues.tolist()) if k in blank)
+    header.metadata.attach(structure, aligned=not merged, unnamed=next(named, "") if blank else "")
     return structure
 
 
-def _chains_of(topology: app.Topology, atoms: Sequence[WrittenAtom], merged: bool) -> gemmi.Model:
+def _chains_of(topology: app.Topology, atoms: WrittenAtoms, merged: bool) -> gemmi.Model:
     """Return the atoms in their residues and chains."""
     model = gemmi.Model(1)
     joined = {
@@ -130,11 +134,11 @@ def _chains_of(topology: app.Topology, atoms: Sequence[WrittenAtom], merged: boo
         if pair[0].residue is not pair[1].residue and is_backbone_bond(*pair)
         for atom in pair
     }
-    members: dict[int, dict[tuple[object, ...], list[tuple[int, WrittenAtom]]]] = defaultdict(
+    members: dict[int, dict[tuple[object, ...], list[tuple[AtomRecord, gemmi.Atom]]]] = defaultdict(
         lambda: defaultdict(list)
     )
-    for serial, atom in enumerate(atoms, start=1):
-        members[atom.residue][atom.record.residue].append((serial, atom))
+    for residue, record, atom in zip(atoms.residues.tolist(), atoms.records, _gemmi_atoms(atoms)):
+        members[residue][record.residue].append((record, atom))
     elsewhere: list[gemmi.Chain] = []
     for number, chain in enumerate(topology.chains()):
         written: gemmi.Chain | None = None
@@ -142,9 +146,9 @@ def _chains_of(topology: app.Topology, atoms: Sequence[WrittenAtom], merged: boo
             # In another conformer the residue may have another type.
             for own in members[residue.index].values():
                 new = gemmi.Residue()
-                for serial, atom in own:
-                    new.add_atom(_gemmi_atom(atom, serial))
-                record = own[-1][1].record
+                for _, atom in own:
+                    new.add_atom(atom)
+                record = own[-1][0]
                 new.name = record.residue_name
                 new.seqid = _seqid(record)
                 new.het_flag = "H" if record.hetero else "A"
@@ -170,23 +174,25 @@ def _chains_of(topology: app.Topology, atoms: Sequence[WrittenAtom], merged: boo
     return model
 
 
-def _gemmi_atom(atom: WrittenAtom, serial: int) -> gemmi.Atom:
-    record = atom.record
-    written = gemmi.Atom()
-    written.name = record.name
-    written.altloc = record.altloc or "\0"
-    written.element = gemmi.Element(record.element)
-    written.charge = record.charge
-    written.pos = gemmi.Position(*atom.position)
-    written.b_iso = atom.b_factor
-    written.occ = atom.occupancy
-    written.serial = serial
-    return written
+def _gemmi_atoms(atoms: WrittenAtoms) -> Iterator[gemmi.Atom]:
+    element = cache(gemmi.Element)
+    numbers = zip(atoms.positions.tolist(), atoms.b_factors.tolist(), atoms.occupancies.tolist())
+    for serial, (record, (position, b_factor, occupancy)) in enumerate(zip(atoms.records, numbers), start=1):
+        written = gemmi.Atom()
+        written.name = record.name
+        written.altloc = record.altloc or "\0"
+        written.element = element(record.element)
+        written.charge = record.charge
+        written.pos = gemmi.Position(*position)
+        written.b_iso = b_factor
+        written.occ = occupancy
+        written.serial = serial
+        yield written
 
 
-def cis_peptides(topology: app.Topology, atoms: Mapping[int, WrittenAtom]) -> list[gemmi.CisPep]:
+def cis_peptides(topology: app.Topology, atoms: WrittenAtoms) -> list[gemmi.CisPep]:
     """Return the peptide bonds with |ω| below `CIS`."""
-    found = []
+    torsions = []
     for a, b in topology.bonds():
         if a.residue is b.residue or {a.name, b.name} != {"C", "N"}:
             continue
@@ -195,50 +201,41 @@ def cis_peptides(topology: app.Topology, atoms: Mapping[int, WrittenAtom]) -> li
             next((atom for atom in end.residue.atoms() if atom.name == "CA"), None)
             for end in (carbon, nitrogen)
         )
-        if alpha is None or following is None:
-            continue
-        ends = [atoms[each.index] for each in (alpha, carbon, nitrogen, following)]
-        omega = np.degrees(gemmi.calculate_dihedral(*(gemmi.Position(*each.position) for each in ends)))
+        if alpha is not None and following is not None:
+            torsions.append((alpha.index, carbon.index, nitrogen.index, following.index))
+    rows = atoms.places[np.array(torsions, dtype=np.int64).reshape(-1, 4)]
+    near = np.abs(np.degrees(torsion_angles(atoms.positions, rows))) < CIS + 1.0
+    found = []
+    for ends in rows[near].tolist():
+        places = (gemmi.Position(*atoms.positions[k]) for k in ends)
+        omega = np.degrees(gemmi.calculate_dihedral(*places))
         if abs(omega) < CIS:
             peptide = gemmi.CisPep()
-            peptide.partner_c, peptide.partner_n = (
-                gemmi.AtomAddress(
-                    each.record.chain, _seqid(each.record), each.record.residue_name, each.record.name
-                )
-                for each in ends[1:3]
-            )
+            peptide.partner_c, peptide.partner_n = (_address(atoms.records[k]) for k in ends[1:3])
             peptide.reported_angle, peptide.model_num = float(omega), 1
             found.append(peptide)
     return found
 
 
+def _address(record: AtomRecord, altloc: str = "\0") -> gemmi.AtomAddress:
+    return gemmi.AtomAddress(record.chain, _seqid(record), record.residue_name, record.name, altloc)
+
+
 def _add_links(
-    structure: gemmi.Structure,
-    atoms: Sequence[app.topology.Atom],
-    records: Mapping[int, AtomRecord],
-    serials: Mapping[int, int],
-    header: Header,
+    structure: gemmi.Structure, topology: app.Topology, atoms: WrittenAtoms, header: Header
 ) -> None:
     count: Counter[gemmi.ConnectionType] = Counter()
+    own = list(topology.atoms()) if header.links else []
     for link in header.links:
-        ends = (link.first, link.second)
-        addresses = [
-            gemmi.AtomAddress(
-                records[k].chain,
-                _seqid(records[k]),
-                records[k].residue_name,
-                records[k].name,
-                records[k].altloc or "\0",
-            )
-            for k in ends
-        ]
+        rows = atoms.places[[link.first, link.second]].tolist()
+        addresses = [_address(atoms.records[k], atoms.records[k].altloc or "\0") for k in rows]
         found = [structure[0].find_cra(address, ignore_segment=True).atom for address in addresses]
         # Where numbers ran out, or only segments distinguish chains, the names refer to another atom.
-        meant = all(atom is not None and atom.serial == serials[k] for atom, k in zip(found, ends))
+        meant = all(atom is not None and atom.serial == k + 1 for atom, k in zip(found, rows))
         if not meant or (link.symmetry and not header.space_group):
             continue
         connection = gemmi.Connection()
-        connection.type = _kind(atoms[link.first], atoms[link.second])
+        connection.type = _kind(own[link.first], own[link.second])
         count[connection.type] += 1
         connection.name = f"{connection.type.name.lower()}{count[connection.type]}"
         connection.partner1, connection.partner2 = addresses

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 import gemmi
 import numpy as np
 
 from ..written_structures import Header
+from .cif_atoms import converted
 from .numbers import leading_number, rewritten
 
 _BONDS = "_struct_conn."
@@ -59,27 +60,36 @@ def _plain(value: str) -> str:
 class AtomNames:
     """The atoms of rows of ``_atom_site`` (`columns`), by chain, number, insertion code, name and label."""
 
-    def __init__(self, columns: Mapping[str, list[str]]) -> None:
+    def __init__(self, columns: Mapping[str, np.ndarray]) -> None:
         self.columns = columns
-        count = len(columns["Cartn_x"])
-        blank = ["."] * count
-        labels = columns.get("label_asym_id") or blank
+
+    @cached_property
+    def keys(self) -> list[_Key]:
+        """The key of each row."""
+        columns, blank = self.columns, np.full(len(self.columns["Cartn_x"]), ".", dtype=object)
+
+        def first_of(*names: str) -> np.ndarray:
+            return next((columns[name] for name in names if name in columns), blank)
+
         # As gemmi reads it: the PDB's name where the authors' is missing.
-        authors = columns.get("auth_asym_id") or blank
-        chains = [label if gemmi.cif.is_null(own) else own for own, label in zip(authors, labels)]
-        numbers = columns.get("auth_seq_id") or columns.get("label_seq_id") or blank
-        codes = columns.get("pdbx_PDB_ins_code") or blank
-        names = columns.get("label_atom_id") or columns.get("auth_atom_id") or blank
-        altlocs = columns.get("label_alt_id") or blank
-        # Most are plain words that repeat many times.
-        plain = functools.cache(_plain)
-        self.keys = [tuple(map(plain, each)) for each in zip(chains, numbers, codes, names, altlocs)]
-        self.counts = Counter(self.keys)
-        self._rows: dict[_Key, int] = {}
-        self._unlabelled: dict[_Key, int] = {}
-        for row, key in enumerate(self.keys):
-            self._rows.setdefault(key, row)
-            self._unlabelled.setdefault(key[:4], row)
+        authors = first_of("auth_asym_id")
+        chains = np.where(converted(gemmi.cif.is_null, authors), first_of("label_asym_id"), authors)
+        numbers, codes = first_of("auth_seq_id", "label_seq_id"), first_of("pdbx_PDB_ins_code")
+        names, altlocs = first_of("label_atom_id", "auth_atom_id"), first_of("label_alt_id")
+        return list(zip(*(converted(_plain, each) for each in (chains, numbers, codes, names, altlocs))))
+
+    @cached_property
+    def counts(self) -> Counter[_Key]:
+        """How many rows have a key."""
+        return Counter(self.keys)
+
+    @cached_property
+    def _rows(self) -> dict[_Key, int]:
+        return {key: row for row, key in zip(range(len(self.keys) - 1, -1, -1), reversed(self.keys))}
+
+    @cached_property
+    def _unlabelled(self) -> dict[_Key, int]:
+        return {key[:4]: row for row, key in zip(range(len(self.keys) - 1, -1, -1), reversed(self.keys))}
 
     def find(self, key: _Key) -> int | None:
         """Return the row of an atom; with any label where the key has none."""
@@ -116,7 +126,7 @@ def write_bonds(
     block: gemmi.cif.Block,
     before: AtomNames,
     now: AtomNames,
-    positions: Sequence[np.ndarray],
+    positions: np.ndarray,
     links: Sequence[tuple[int, int, bool]],
     header: Header,
     moved: bool,
@@ -204,7 +214,7 @@ def _add_bonds(
     table: dict[str, list[str]],
     new: Sequence[tuple[int, int]],
     now: AtomNames,
-    positions: Sequence[np.ndarray],
+    positions: np.ndarray,
 ) -> None:
     taken = {_plain(value) for value in table.get("id", ())}
     counts: Counter[str] = Counter()
@@ -235,6 +245,8 @@ def write_cis_peptides(
 ) -> None:
     """Write the present cis peptides into ``_struct_mon_prot_cis``; rows that are still true stay."""
     table = block.get_mmcif_category(_PEPTIDES, raw=True)
+    if not (table or peptides):
+        return
     chains = {key[0] for key in now.keys}
     current = {
         tuple(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import gemmi
+import numpy as np
 
 from ..predictions import add_local_metric
-from ..written_structures import Header, WrittenAtom
-from .cif_atoms import AtomTable, CifAtom
+from ..written_structures import Header
+from .cif_atoms import AtomTable, CifAtoms
 from .cif_bonds import AtomNames, write_bonds, write_cis_peptides
 
 STALE_CATEGORIES = (
@@ -66,7 +67,7 @@ def atom_block(document: gemmi.cif.Document) -> gemmi.cif.Block:
 
 def kept_document(
     header: Header,
-    models: Sequence[Sequence[CifAtom]],
+    models: Sequence[CifAtoms],
     peptides: Sequence[gemmi.CisPep],
 ) -> gemmi.cif.Document:
     """Return the document of the file that a model was read from, with its atoms as they are now.
@@ -86,16 +87,14 @@ def kept_document(
     _keep_of_refinement(block)
     table = AtomTable(block)
     names = AtomNames(table.columns)
-    rows = [atom.row for atom in models[0]]
-    renumbered = len(models) > 1 or any(atom.is_built for atom in models[0]) or rows != sorted(set(rows))
-    columns, still, moved = table.replaced(models, renumbered)
-    count = len(models[0])
-    now = AtomNames({name: values[:count] for name, values in columns.items()})
-    positions = [atom.position for atom in models[0]]
+    first = models[0]
+    renumbered = len(models) > 1 or first.is_built.any() or (np.diff(first.rows) <= 0).any()
+    columns, still, moved = table.replaced(models, bool(renumbered))
+    now = AtomNames({name: values[: len(first.rows)] for name, values in columns.items()})
     _keep_displacements(block, still)
     _write_crystal(block, header)
     links = [(link.first, link.second, link.symmetry) for link in header.links]
-    write_bonds(block, names, now, positions, links, header, moved)
+    write_bonds(block, names, now, first.positions, links, header, moved)
     write_cis_peptides(block, now, peptides, moved)
     _declare_new(block, columns)
     add_local_metric(block, header.plddt, header.predictor)
@@ -146,7 +145,7 @@ def _write_crystal(block: gemmi.cif.Block, header: Header) -> None:
         block.set_pair("_symmetry.space_group_name_H-M", gemmi.cif.quote(header.space_group or "P 1"))
 
 
-def _declare_new(block: gemmi.cif.Block, columns: dict[str, list[str]]) -> None:
+def _declare_new(block: gemmi.cif.Block, columns: dict[str, np.ndarray]) -> None:
     """Add elements and components that only built atoms have to the file's lists."""
     for tag, column in (("_atom_type.symbol", "type_symbol"), ("_chem_comp.id", "label_comp_id")):
         loop = block.find_loop(tag).get_loop()
@@ -156,14 +155,3 @@ def _declare_new(block: gemmi.cif.Block, columns: dict[str, list[str]]) -> None:
         for value in dict.fromkeys(columns[column]):
             if gemmi.cif.as_string(value).upper() not in known:
                 loop.add_row([value if own == tag else "?" for own in loop.tags])
-
-
-def atoms_as_written(atoms: Sequence[WrittenAtom]) -> list[CifAtom]:
-    """Return the atoms of a model as rows of its file, by the row numbers in their records."""
-    return [
-        CifAtom(
-            *(atom.record.serial, False, atom.record.name, atom.record.residue_name, atom.record.element),
-            *(atom.record.altloc, atom.position, atom.b_factor, atom.occupancy),
-        )
-        for atom in atoms
-    ]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import gemmi
 import numpy as np
 
 from ..metadata import PLACED_REMARKS, RECORD_ORDER, STALE_REMARKS, Metadata, remark_number
-from ..written_structures import Header, WrittenAtom
-from .numbers import leading_number, rewritten
+from ..model import AtomRecord
+from ..written_structures import Header, WrittenAtoms
+from .numbers import TOLERANCE, leading_number, rewritten
 
 ANISOTROPIC = ("ANISOU", "SIGATM", "SIGUIJ")
 """Records that follow an atom, on its displacement and the uncertainty of its position: true only where it was."""
@@ -25,8 +27,8 @@ _Key = tuple[str, ...]
 
 def kept_pdb(
     metadata: Metadata,
-    atoms: Sequence[WrittenAtom],
-    as_read: Sequence[WrittenAtom],
+    atoms: WrittenAtoms,
+    as_read: WrittenAtoms,
     header: Header,
     generated: Sequence[str],
 ) -> list[str] | None:
@@ -42,12 +44,10 @@ def kept_pdb(
     CRYST1 as they are now. Returns None where the lines of the file cannot be matched with the atoms.
     """
     lines = _first_model(metadata.text.split("\n"))
-    places = _atoms_of_lines(lines, as_read)
+    places = _atoms_of_lines(lines, as_read.records)
     if places is None:
         return None
-    changed = {row for row, k in places.items() if _is_changed(lines[row], atoms[k], as_read[k])}
-    moved = bool(changed)
-    written = _with_atoms(lines, places, changed, atoms, as_read)
+    written, moved = _with_atoms(lines, places, atoms, as_read)
     written = [line for line in written if _is_true(line, metadata, header)]
     written = _with_resolution(written, lines, metadata)
     written = _with_crystal(written, header, generated)
@@ -88,19 +88,18 @@ def _key_of_line(line: str) -> _Key:
     )
 
 
-def _key_of_atom(atom: WrittenAtom) -> _Key:
-    record = atom.record
+def _key_of_atom(record: AtomRecord) -> _Key:
     return (
         *(record.chain, str(record.residue_number), record.insertion_code, record.residue_name),
         *(record.name, record.altloc, record.segment),
     )
 
 
-def _atoms_of_lines(lines: Sequence[str], atoms: Sequence[WrittenAtom]) -> dict[int, int] | None:
+def _atoms_of_lines(lines: Sequence[str], records: Sequence[AtomRecord]) -> dict[int, int] | None:
     """Return the atom of each ATOM and HETATM line; None where names do not identify it, or an atom has no line."""
     of_name: dict[_Key, deque[int]] = defaultdict(deque)
-    for index, atom in enumerate(atoms):
-        of_name[_key_of_atom(atom)].append(index)
+    for index, record in enumerate(records):
+        of_name[_key_of_atom(record)].append(index)
     places: dict[int, int] = {}
     for row, line in enumerate(lines):
         if _record(line) not in COORDINATES:
@@ -109,49 +108,51 @@ def _atoms_of_lines(lines: Sequence[str], atoms: Sequence[WrittenAtom]) -> dict[
         if not candidates:
             return None
         places[row] = candidates.popleft()
-    return places if len(places) == len(atoms) else None
-
-
-def _is_changed(line: str, atom: WrittenAtom, as_read: WrittenAtom) -> bool:
-    """Return whether an atom moved or has another B factor, to the digits of a PDB file."""
-    same_place = all(
-        abs(leading_number(line[start : start + 8]) - value) <= 5.001e-4
-        for start, value in zip((30, 38, 46), atom.position)
-    )
-    return not same_place or abs(atom.b_factor - as_read.b_factor) > 5.001e-3
+    return places if len(places) == len(records) else None
 
 
 def _with_atoms(
-    lines: Sequence[str],
-    places: Mapping[int, int],
-    changed: Collection[int],
-    atoms: Sequence[WrittenAtom],
-    as_read: Sequence[WrittenAtom],
-) -> list[str]:
+    lines: Sequence[str], places: Mapping[int, int], atoms: WrittenAtoms, as_read: WrittenAtoms
+) -> tuple[list[str], bool]:
+    """Return lines with changed values of atoms, and whether any moved or has another B factor, to the digits of the file."""
+    index = np.array([*places.values()], dtype=np.int64)
+    told = [[leading_number(lines[row][start : start + 8]) for start in (30, 38, 46)] for row in places]
+    positions = atoms.positions[index]
+    is_same = np.abs(np.reshape(told, (-1, 3)) - positions) <= TOLERANCE * 1e-3
+    occupancies, b_factors = (
+        np.where(np.abs(now - before)[index] > 5.001e-3, now[index], np.nan)
+        for now, before in ((atoms.occupancies, as_read.occupancies), (atoms.b_factors, as_read.b_factors))
+    )
+    changed = ~is_same.all(axis=1) | ~np.isnan(b_factors)
+    values = (each.tolist() for each in (positions, is_same, occupancies, b_factors))
+    own = dict(zip(places, zip((atoms.records[k].element.upper() for k in index), changed.tolist(), *values)))
     result = []
     stays = True
     for row, line in enumerate(lines):
-        record = _record(line)
-        if row in places:
-            stays = row not in changed
-            result.append(_atom_line(line, atoms[places[row]], as_read[places[row]]))
-        elif record not in ANISOTROPIC or stays:
+        if row in own:
+            element, is_changed, *of_line = own[row]
+            stays = not is_changed
+            result.append(_atom_line(line, element, *of_line))
+        elif stays or _record(line) not in ANISOTROPIC:
             result.append(line)
-    return result
+    return result, bool(changed.any())
 
 
-def _atom_line(line: str, atom: WrittenAtom, as_read: WrittenAtom) -> str:
-    """Return the line of an atom, with changed values rewritten."""
-    coordinates = "".join(
-        rewritten(line[start : start + 8], value, 3, 8) for start, value in zip((30, 38, 46), atom.position)
-    )
-    line = line[:30] + coordinates + line[54:]
-    for start, value, old in ((54, atom.occupancy, as_read.occupancy), (60, atom.b_factor, as_read.b_factor)):
-        text = line[start : start + 6]
-        if abs(value - old) > 5.001e-3:
+def _atom_line(
+    line: str, element: str, position: list[float], is_same: list[bool], occupancy: float, b_factor: float
+) -> str:
+    """Return the line of an atom, with coordinates that are not the same rewritten, and values that are not nan."""
+    if not all(is_same):
+        coordinates = (
+            line[start : start + 8] if same else f"{value:8.3f}"
+            for start, value, same in zip((30, 38, 46), position, is_same)
+        )
+        line = line[:30] + "".join(coordinates) + line[54:]
+    for start, value in ((54, occupancy), (60, b_factor)):
+        if not math.isnan(value):
+            text = line[start : start + 6]
             line = f"{line:<{start + 6}}"
             line = line[:start] + rewritten(text, min(max(value, -99.0), 999.99), 2, 6) + line[start + 6 :]
-    element = atom.record.element.upper()
     if line[76:78].strip().upper() != element:
         line = f"{line:<78}"
         line = f"{line[:76]}{element:>2s}{line[78:]}"
@@ -203,18 +204,17 @@ def _same_cell(line: str, other: str) -> bool:
     return same and (first == second or other is _NO_CELL)
 
 
-_Find = Callable[[tuple[str, ...]], WrittenAtom | None]
+_Find = Callable[[tuple[str, ...]], "np.ndarray | None"]
 
 
-def _finder(atoms: Sequence[WrittenAtom]) -> _Find:
-    """Return a function that finds an atom by chain, number with insertion code, name and label (any if none is given)."""
-    known: dict[_Key, WrittenAtom] = {}
-    for atom in atoms:
-        record = atom.record
+def _finder(atoms: WrittenAtoms) -> _Find:
+    """Return what finds the position of an atom by chain, number with insertion code, name and label (any if none is given)."""
+    known: dict[_Key, int] = {}
+    for k, record in enumerate(atoms.records):
         number = f"{record.residue_number}{record.insertion_code}"
-        for altloc in dict.fromkeys((record.altloc, "")):
-            known.setdefault((record.chain, number, record.name, altloc), atom)
-    return known.get
+        known.setdefault((record.chain, number, record.name, record.altloc), k)
+        known.setdefault((record.chain, number, record.name, ""), k)
+    return lambda key: atoms.positions[known[key]] if key in known else None
 
 
 def _ends(line: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -252,12 +252,12 @@ def _with_bonds(
         twin = now.pop((frozenset(ends), away), None)
         if away and not header.space_group:
             continue
-        atoms = [find(end) for end in ends]
+        found = [find(end) for end in ends]
         told, length = leading_number(line[73:78]), np.nan
         if away and twin is not None:
             length = leading_number(twin[73:78])
-        elif not away and None not in atoms:
-            length = float(np.linalg.norm(np.subtract(atoms[0].position, atoms[1].position)))
+        elif not away and all(each is not None for each in found):
+            length = float(np.linalg.norm(np.subtract(*found)))
         if not np.isnan(told - length) and (moved or abs(told - length) > ROUNDING):
             line = f"{line[:73]}{rewritten(line[73:78], length, 2, 5)}{line[78:]}"
         result.append(line)
@@ -287,7 +287,7 @@ def _with_cis_peptides(written: list[str], generated: Sequence[str], find: _Find
             if moved and twin is not None and line[53:59].strip():
                 line = f"{line[:53]}{rewritten(line[53:59], leading_number(twin[53:59]), 2, 6)}{line[59:]}"
             ends = [find((*end, name, "")) for end, name in zip(key, ("C", "N"))]
-            if twin is None and None not in ends:
+            if twin is None and all(each is not None for each in ends):
                 continue
         result.append(line)
     count = sum(_record(line) == "CISPEP" for line in result)
