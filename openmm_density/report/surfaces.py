@@ -40,35 +40,39 @@ class Surfaces:
     difference: dict[str, Any] | None
 
 
-def surfaces(
-    density_map: DensityMap,
+def surfaces_of(
+    density_map: DensityMap | None,
     models: Sequence[ShownModel],
     resolution: float,
     mean: float | None = None,
     sd: float | None = None,
     most_voxels: int = MOST_VOXELS,
 ) -> Surfaces | None:
-    """Return the surfaces around some models; None where these lie outside the map. `resolution` in Å."""
-    statistics = {
-        "mean": float(density_map.data.mean(dtype=np.float64)) if mean is None else mean,
-        "sd": float(density_map.data.std(dtype=np.float64)) if sd is None else sd,
-    }
-    around = _heavy_atoms([model for model in models if model.key != COPIES])
-    try:
+    """Return the surfaces around some models; None without a map, or where they cannot be made. `resolution` in Å.
+
+    They cannot where the models lie outside the map: a page without them is better than none.
+    """
+    if density_map is None:
+        return None
+    with suppress(InputError):
+        statistics = {
+            "mean": float(density_map.data.mean(dtype=np.float64)) if mean is None else mean,
+            "sd": float(density_map.data.std(dtype=np.float64)) if sd is None else sd,
+        }
+        around = _heavy_atoms([model for model in models if model.key != COPIES])
         cropped = density_map.crop(around, MARGIN)
         everything = density_map.crop(_heavy_atoms(models), MARGIN)
-    except InputError:
-        return None
-    if everything.data.size < _COARSER_FOR_COPIES * most_voxels:
-        cropped = everything
-    shown = _coarsened(cropped, most_voxels)
-    near = shown.mask_around(around, MARGIN)
-    data = shown.data
-    if density_map.periodic:  # mates and solvent would hide the model
-        data = np.where(near, data, np.float32(min(statistics["mean"], data.min())))
-    level = density_level(cropped, models[0].topology, models[0].positions, resolution)
-    drawn = {**_grid(shown), **_quantized(data), **statistics, "level": level}
-    return Surfaces(drawn, _difference(shown, models[0], resolution, near))
+        if everything.data.size < _COARSER_FOR_COPIES * most_voxels:
+            cropped = everything
+        shown = _coarsened(cropped, most_voxels)
+        near = shown.mask_around(around, MARGIN)
+        data = shown.data
+        if density_map.periodic:  # mates and solvent would hide the model
+            data = np.where(near, data, np.float32(min(statistics["mean"], data.min())))
+        level = density_level(cropped, models[0].topology, models[0].positions, resolution)
+        drawn = {**_grid(shown), **_quantized(data), **statistics, "level": level}
+        return Surfaces(drawn, _difference(shown, models[0], resolution, near))
+    return None
 
 
 def _heavy_atoms(models: Sequence[ShownModel]) -> np.ndarray:
@@ -127,19 +131,3 @@ def _quantized(data: np.ndarray) -> dict[str, Any]:
     values = np.rint((data - np.float32(lowest)) / np.float32(step))
     # x slowest, as the page's library has it.
     return {"lowest": lowest, "step": step, "values": base64_of(values.transpose(2, 1, 0), "u1")}
-
-
-def surfaces_of(
-    density_map: DensityMap | None,
-    models: Sequence[ShownModel],
-    resolution: float,
-    mean: float | None = None,
-    sd: float | None = None,
-    most_voxels: int = MOST_VOXELS,
-) -> Surfaces | None:
-    """Return the surfaces, where there is a map and they can be made: a page without them is better than none."""
-    if density_map is None:
-        return None
-    with suppress(InputError):
-        return surfaces(density_map, models, resolution, mean, sd, most_voxels)
-    return None

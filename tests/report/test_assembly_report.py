@@ -11,7 +11,7 @@ from openmm_density.models.assembly import copied_topology
 from openmm_density.report.fit_page.contents import shown_copies
 from openmm_density.report.shown_model import ShownModel
 from openmm_density.report.structures import drawn_models
-from openmm_density.report.surfaces import surfaces
+from openmm_density.report.surfaces import surfaces_of
 
 from ..fragments import fragment
 
@@ -63,10 +63,10 @@ def test_the_map_is_shown_around_copies_where_it_stays_fine(unit, summary):
     everything = np.concatenate([unit.positions @ np.array(R).T for R in summary["assembly"]["rotations"]])
     density_map = DensityMap.simulate(copied_topology(unit.topology, 3), everything, 4.0, 1.5)
     sizes = [
-        np.prod(surfaces(density_map, models, 4.0, most_voxels=most).map["size"])
+        np.prod(surfaces_of(density_map, models, 4.0, most_voxels=most).map["size"])
         for models, most in (([unit], 600_000), ([unit, copies], 600_000), ([unit, copies], 2_000))
     ]
     assert sizes[1] > 2 * sizes[0] and sizes[2] < sizes[0] / 3
     # What is not in the unit's model is no difference where the copies are.
-    alone, among = (surfaces(density_map, models, 4.0).difference for models in ([unit], [unit, copies]))
+    alone, among = (surfaces_of(density_map, models, 4.0).difference for models in ([unit], [unit, copies]))
     assert alone is not None and among is not None

@@ -57,6 +57,13 @@ class StillPlace:
         return Built(own if np.array_equal(places, self.own) else moved, places)
 
 
+class Weighed:
+    """A density that all atoms have a part in."""
+
+    def __init__(self, count: int) -> None:
+        self.weights = np.ones(count)
+
+
 class Going:
     """A request to stop that never comes."""
 

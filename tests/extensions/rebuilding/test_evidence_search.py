@@ -24,7 +24,7 @@ from openmm_density.extensions.rebuilding.side_chain_evidence import SideChainEv
 from openmm_density.extensions.rebuilding.stretch_trial import TrialTools
 from openmm_density.models import Model
 
-from .searched import Going, StillPlace
+from .searched import Going, StillPlace, Weighed
 
 
 class Stopped:
@@ -75,13 +75,6 @@ def test_the_way_back_of_a_shifted_stretch_is_proposed_in_an_experimental_map(
             shift.usual == -by and abs(shift.first - first) <= 4 and abs(shift.stretch.last - last) <= 4
             for shift in proposed
         )
-
-
-class Weighed:
-    """A density that all atoms have a part in."""
-
-    def __init__(self, count: int) -> None:
-        self.weights = np.ones(count)
 
 
 class NoAnnealing:

@@ -17,14 +17,7 @@ from openmm_density.extensions.rebuilding.stretch_trial import TrialTools
 from openmm_density.extensions.rebuilding.thread_search import ThreadSearch, least_gain
 from openmm_density.models import Model
 
-from .searched import Going, StillPlace
-
-
-class Weighed:
-    """A density that all atoms have a part in."""
-
-    def __init__(self, count: int, weight: float = 1.0) -> None:
-        self.weights = np.full(count, weight)
+from .searched import Going, StillPlace, Weighed
 
 
 class NoAnnealing:
@@ -66,13 +59,9 @@ def helices(evidence: SideChainEvidence, wrong: np.ndarray, chain: np.ndarray) -
     return helices_along(evidence.density_map, evidence.backbone(wrong, chain))
 
 
-def search_of(
-    native: Model, evidence: SideChainEvidence, weight: float = 1.0
-) -> tuple[ThreadSearch, NoAnnealing]:
+def search_of(native: Model, evidence: SideChainEvidence) -> tuple[ThreadSearch, NoAnnealing]:
     molecule, registers, workers = Molecule(native.topology), RegisterSearch(native.topology), NoAnnealing()
-    tools = TrialTools(
-        None, molecule, Weighed(len(molecule.atoms), weight), None, registers, evidence=evidence
-    )
+    tools = TrialTools(None, molecule, Weighed(len(molecule.atoms)), None, registers, evidence=evidence)
     return ThreadSearch(tools, workers), workers
 
 
