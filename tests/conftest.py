@@ -15,6 +15,8 @@ import pytest
 if TYPE_CHECKING:
     import mdtraj
 
+    from openmm_density.models import Model
+
 # Workers of pytest-xdist run side by side, and so does what they start: a thread each, unless a test or who runs them asks for
 # more. It is read when torch and OpenMM are imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -83,6 +85,22 @@ def kinesin(kinesin_path: Path) -> mdtraj.Trajectory:
     from openmm_density.models.trajectory_files import load_trajectory
 
     return load_trajectory(kinesin_path)
+
+
+@pytest.fixture(scope="session")
+def kinase() -> Model:
+    """Return open adenylate kinase, without hydrogens."""
+    from openmm_density.models import read_model
+
+    return read_model(PROJECT / "examples" / "data" / "adk_open.pdb")
+
+
+@pytest.fixture(scope="session")
+def rna() -> Model:
+    """Return a folded RNA of a crystal."""
+    from openmm_density.models import read_model
+
+    return read_model(SMALL_DATA / "zoo" / "4p5j_rna.pdb")
 
 
 @pytest.fixture(autouse=True)

@@ -4,29 +4,21 @@ import pytest
 from openmm_density import DensityMap, InputError
 from openmm_density.energies.density_target import DensityTarget, TargetSource
 from openmm_density.energies.measures import measure_named
-from openmm_density.models import read_model
-
-from ..small_models import ADK_OPEN
 
 CORRELATION = measure_named("cross-correlation")
 
 
 @pytest.fixture(scope="module")
-def model():
-    return read_model(ADK_OPEN)
+def density_map(kinase):
+    return DensityMap.simulate(kinase.topology, kinase.positions, 5.0, 1.3, margin=12.0)
 
 
-@pytest.fixture(scope="module")
-def density_map(model):
-    return DensityMap.simulate(model.topology, model.positions, 5.0, 1.3, margin=12.0)
+def source_of(density_map, kinase, measure=CORRELATION, **options):
+    return TargetSource(density_map, measure, around=kinase.positions[:100], **options)
 
 
-def source_of(density_map, model, measure=CORRELATION, **options):
-    return TargetSource(density_map, measure, around=model.positions[:100], **options)
-
-
-def test_a_wider_cutoff_keeps_more_of_the_map(density_map, model):
-    source = source_of(density_map, model, crop_margin=2.0)
+def test_a_wider_cutoff_keeps_more_of_the_map(density_map, kinase):
+    source = source_of(density_map, kinase, crop_margin=2.0)
     near, far = source.target(5.0, 3.0), source.target(5.0, 8.0)
     assert near.cropped and far.cropped
     assert (far.map.size > near.map.size).any() and (far.map.size >= near.map.size).all()
@@ -51,9 +43,9 @@ def test_the_potential_is_scaled_and_what_does_not_count_is_none(density_map):
         masked.potential(top)
 
 
-def test_a_potential_takes_the_map_as_it_is(density_map, model):
-    source = source_of(density_map, model, measure_named("map-potential"), crop_margin=2.0)
+def test_a_potential_takes_the_map_as_it_is(density_map, kinase):
+    source = source_of(density_map, kinase, measure_named("map-potential"), crop_margin=2.0)
     target = source.target(12.0, 3.0)
     assert target.cropped and not target.resampled
     with pytest.raises(InputError, match="takes the map as it is"):
-        source_of(density_map, model, measure_named("map-potential"), voxel_size=1.0)
+        source_of(density_map, kinase, measure_named("map-potential"), voxel_size=1.0)

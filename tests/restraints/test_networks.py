@@ -15,13 +15,8 @@ from openmm_density.restraints import (
     find_domains,
 )
 
-from ..small_models import ADK_CLOSED, ADK_OPEN
+from ..small_models import ADK_CLOSED
 from .single_forces import context_with, energy_at
-
-
-@pytest.fixture(scope="module")
-def kinase() -> Model:
-    return read_model(ADK_OPEN)
 
 
 def test_adenylate_kinase_has_its_three_domains(kinase: Model) -> None:

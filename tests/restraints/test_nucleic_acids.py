@@ -31,11 +31,6 @@ def dna(small_data: Path) -> Model:
     return read_model(small_data / "zoo/1bna_duplex.pdb")
 
 
-@pytest.fixture(scope="module")
-def rna(small_data: Path) -> Model:
-    return read_model(small_data / "zoo/4p5j_rna.pdb")
-
-
 def strand(model: Model, chain: str) -> np.ndarray:
     return np.array([atom.index for atom in model.topology.atoms() if atom.residue.chain.id == chain])
 

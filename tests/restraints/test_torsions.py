@@ -25,11 +25,6 @@ from ..small_models import ADK_OPEN
 from .single_forces import context_with, energy_at, turned_peptide
 
 
-@pytest.fixture(scope="module")
-def kinase() -> Model:
-    return read_model(ADK_OPEN)
-
-
 def part_of(path: Path, first: int, last: int, output: Path) -> Model:
     lines = path.read_text().splitlines()
     kept = [line for line in lines if line.startswith("ATOM") and first <= int(line[22:26]) <= last]

@@ -16,11 +16,6 @@ from openmm_density.validation.nucleic_acids import nucleotide_parts
 from openmm_density.validation.q_score import q_scores
 
 
-@pytest.fixture(scope="module")
-def rna(small_data: Path) -> Model:
-    return read_model(small_data / "zoo/4p5j_rna.pdb")
-
-
 def test_puckers_and_pairs_of_rna_are_in_its_report(rna: Model) -> None:
     report = geometry_report(rna.topology, rna.positions).as_dict()
     assert report["pucker_count"] == 82 and report["pucker_outlier_count"] == 2

@@ -4,7 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pytest
 from openmm import app
 
 from openmm_density.base.wording import residue_label
@@ -22,11 +21,6 @@ WATSON_CRICK = [
     (69, 76), (23, 35),
 ]  # fmt: skip
 OTHERS = {(8, 52): "tWW", (47, 51): "tWH", (63, 83): "tWW", (71, 75): "cSS"}
-
-
-@pytest.fixture(scope="module")
-def rna(small_data: Path) -> Model:
-    return read_model(small_data / "zoo/4p5j_rna.pdb")
 
 
 def by_number(topology: app.Topology, positions: np.ndarray) -> dict[tuple[int, int], str]:

@@ -14,13 +14,6 @@ from openmm_density.models.chemistry.stereocentres import (
 )
 from openmm_density.models.chemistry.torsions import torsion_angles
 
-from ...small_models import ADK_OPEN
-
-
-@pytest.fixture(scope="module")
-def kinase() -> Model:
-    return read_model(ADK_OPEN)
-
 
 def test_natural_handedness_is_positive(kinase: Model) -> None:
     centres = chiral_centres(kinase.topology)

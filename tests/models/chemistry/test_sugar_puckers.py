@@ -9,11 +9,6 @@ from openmm_density.models import Model, read_model
 from openmm_density.models.chemistry.sugar_puckers import find_sugars
 
 
-@pytest.fixture(scope="module")
-def rna(small_data: Path) -> Model:
-    return read_model(small_data / "zoo/4p5j_rna.pdb")
-
-
 def test_phases_and_chi_of_the_dodecamer_are_those_of_mdtraj_and_the_field(small_data: Path) -> None:
     import mdtraj
 

@@ -2,18 +2,10 @@ from __future__ import annotations
 
 import mdtraj
 import numpy as np
-import pytest
 from openmm import app
 
-from openmm_density.models import Model, read_model
+from openmm_density.models import Model
 from openmm_density.models.chemistry.torsions import peptide_torsions, torsion_angles
-
-from ...small_models import ADK_OPEN
-
-
-@pytest.fixture(scope="module")
-def kinase() -> Model:
-    return read_model(ADK_OPEN)
 
 
 def apart(a: np.ndarray, b: np.ndarray) -> np.ndarray:
