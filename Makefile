@@ -26,7 +26,7 @@ demo: demo/summary.json
 	@echo "The fit of open adenylate kinase to the closed map is in demo/: open report.html in a browser."
 
 demo/summary.json: demo/adk_closed.mrc $(DATA)/adk_open.pdb
-	@echo "Fitting open adenylate kinase into the map of the closed form: a minute on two cores, silent for the first where this is no terminal."
+	@echo "Fitting open adenylate kinase into the map of the closed form: a minute on two cores, silent after a line where this is no terminal."
 	$(BIN)/openmm-density fit $(DATA)/adk_open.pdb demo/adk_closed.mrc --resolution 5 --reference $(DATA)/adk_closed.pdb --output demo --overwrite
 
 demo/adk_closed.mrc: $(DATA)/adk_closed.pdb | $(COMPILED)

@@ -139,7 +139,7 @@ def commands(python: str, folder: Path, label: str = "", fits: bool = True) -> l
 def fit_of(folder: Path) -> list[str]:
     """Return the arguments of the fit; its files are in a folder."""
     fit = [str(OPEN), str(folder / "closed.mrc"), "--resolution", "5", "--reference", str(CLOSED)]
-    return [*fit, "--output", str(folder / "run"), "--overwrite"]
+    return [*fit, "--platform", "CPU", "--output", str(folder / "run"), "--overwrite"]
 
 
 def first_uses(python: str, folder: Path, label: str = "") -> list[Timed]:

@@ -68,12 +68,11 @@ def _run(options: FitOptions, display: Display, stopwatch: Stopwatch) -> int:
         from ..fitting.end_within import EndWithin, seconds_to_end
         from ..fitting.flexible_fit import FlexibleFit  # noqa: F401
         from ..fitting.interrupts import PromptExit
-        from ..fitting.platforms import check_platform_name
+        from ..fitting.platforms import platform_of_command  # noqa: F401
         from ..models.ligand_potentials import XTB
         from ..report import OutputFolder
         from .fit_record import FitRecord
 
-    check_platform_name(options.run.platform)
     seconds = seconds_to_end()
     # What any fit on a CPU needs, first its forces: where it is not compiled yet, it is while files are read.
     compilation.load_kernels_ahead(("density", "pairs", "planarity", "torsion_maps"))
@@ -86,7 +85,7 @@ def _run(options: FitOptions, display: Display, stopwatch: Stopwatch) -> int:
     resume = output.resume
     spelled = spellings(options.by_name())
     if resume is None:
-        record = FitRecord.new(options)
+        record = _with_platform(FitRecord.new(options), display)
         folder = OutputFolder(output.output, output.overwrite, spellings=spelled)
     else:
         folder = OutputFolder(resume, resume=True, spellings=spelled)
@@ -115,6 +114,14 @@ def _run(options: FitOptions, display: Display, stopwatch: Stopwatch) -> int:
             fit.beside.end()
         folder.discard()
     return _status(fit, result, folder)
+
+
+def _with_platform(record: FitRecord, display: Display) -> FitRecord:
+    """Find the platform where none is named: the fit is resumed on the same."""
+    from ..fitting.platforms import platform_of_command
+
+    named = record.options.run.platform
+    return replace(record, options=record.options.on_platform(platform_of_command(named, display.milestone)))
 
 
 def _with_parts(record: FitRecord, folder: OutputFolder, display: Display, stopwatch: Stopwatch) -> FitRecord:
@@ -186,8 +193,8 @@ def _with_strength(
         first, second, whole = (files.corrections.apply(each) for each in (*half_maps, files.read_map()))
         check_half_maps(first, second)
         check_halves_of_map(first, second, whole, files.resolution)
-    display.print(
-        f"finding the strength with half maps: {STEPS_AT_EACH + COOLING_STEPS} steps at each of "
+    display.milestone(
+        f"finding the strength with half maps on {record.options.run.platform}: {STEPS_AT_EACH + COOLING_STEPS} steps at each of "
         f"{', '.join(f'{strength:g}' for strength in STRENGTHS)} kJ/mol per fitted atom"
     )
     with stopwatch.part("half_maps"):
@@ -289,7 +296,7 @@ def _announce(record: FitRecord, fit: FlexibleFit, display: Display) -> None:
     display.expect(
         [(stage.name, fit.rebuilds_before(number)) for number, stage in enumerate(fit.protocol.stages)]
     )
-    display.print(f"fitting {models} into {files.map} at {files.resolution:g} Å")
+    display.milestone(f"fitting {models} into {files.map} at {files.resolution:g} Å on {fit.platform}")
     for finding in fit.map_checks.findings:
         if finding.check != "voxel_size":  # which a start of another conformation looks like
             display.print(f"Warning: {finding.spelled(spellings(record.options.by_name()))}")

@@ -138,7 +138,7 @@ def check_values(options: FitOptions) -> None:
     check_selection(density.atoms)
     check_force_field_names(force_field.forcefield or "amber14", force_field.solvent)
     check_ligands(force_field.ligand_forcefield, dict(force_field.ligand))
-    if run.platform not in KNOWN:  # the others are looked for when OpenMM is there
+    if run.platform not in (None, *KNOWN):  # the others are looked for when OpenMM is there
         check_platform_beside(run.platform)
     check_seed(run.seed)
     check_threads(run.threads)

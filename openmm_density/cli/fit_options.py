@@ -358,12 +358,14 @@ class ForceField:
 class Execution:
     """How the fit is run."""
 
-    platform: str = option(
-        "OpenMM platform: CPU (default), CUDA, HIP, OpenCL or Reference", "NAME", default="CPU"
+    platform: str | None = option(
+        "OpenMM platform: CUDA, CPU, HIP, OpenCL or Reference (CUDA where it runs, else CPU); our forces are slower on HIP and "
+        "OpenCL",
+        "NAME",
     )
     threads: int | None = option("CPU threads, and processes of the searches (all cores)", "N")
     seed: int = option(
-        "seed of velocities and noise (%(default)s); with --threads 1 the same seed gives the same bits",
+        "seed of velocities and noise (%(default)s); with --platform CPU --threads 1 the same seed gives the same bits",
         "N",
         default=0,
     )
@@ -420,6 +422,10 @@ class FitOptions:
         return {name: value for group in groups for name, value in values(group).items()} | {
             **self.extensions
         }
+
+    def on_platform(self, name: str) -> FitOptions:
+        """Return the options with a platform."""
+        return replace(self, run=replace(self.run, platform=name))
 
     def read_model(self) -> Model:
         """Return the model."""

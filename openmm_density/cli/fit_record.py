@@ -55,7 +55,11 @@ class FitRecord:
     def new(cls, options: FitOptions) -> FitRecord:
         """Return that of a fit that has not started."""
         protocol = options.changed_protocol()
-        asked = {"place": options.files.place, "predicted": options.prediction.predicted}
+        asked = {
+            "place": options.files.place,
+            "predicted": options.prediction.predicted,
+            "platform": options.run.platform,
+        }
         return cls(options, protocol, Findings(options.files.place), asked)
 
     @classmethod

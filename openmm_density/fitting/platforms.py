@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 import openmm
@@ -14,7 +14,7 @@ from openmm_density.kernels import compilation
 from ..base.plugins import platform_names
 from ..base.stopwatch import counted_as
 from ..base.wording import one_line
-from ..energies.forces import backend_problem
+from ..energies.forces import backend_problem, own_backend
 from ..energies.native_force import OWN_KERNELS, context_with_own_constraints, own_kernels
 from .platform_errors import refuse_platform
 from .run_numbers import check_threads
@@ -102,6 +102,23 @@ def check_platform(name: str, threads: int | None = None) -> None:
 def check_platform_name(name: str) -> None:
     """Refuse a platform that is not here, whether or not it runs."""
     refuse_platform(name, platform_names(), None)
+
+
+def platform_of_command(named: str | None, say: Callable[[str], object]) -> str:
+    """Return the platform of a command: the one named, if it is here; else CUDA where it and our forces run, else CPU.
+
+    On the other platforms of GPUs our forces are slower. `say`: called with why CUDA is not taken where OpenMM has it.
+    """
+    if named is not None:
+        check_platform_name(named)
+        return named
+    if "CUDA" not in platform_names():
+        return "CPU"
+    problem = failure_of("CUDA") or own_backend("CUDA")[1]
+    if problem is None:
+        return "CUDA"
+    say(f"on the CPU, because CUDA does not run here ({problem}): openmm-density doctor says what to do")
+    return "CPU"
 
 
 def failure_of(name: str) -> str | None:

@@ -19,14 +19,14 @@ def run(*arguments):
 def fit(folder, output, *extra):
     return run(
         "fit", folder / "model.pdb", folder / "target.mrc", "--resolution", 5, "--reference", folder / "target.pdb",
-        "--output", output, "--steps", 600, "--report-interval", 100, "--strength", 30, *extra,
+        "--platform=CPU", "--output", output, "--steps", 600, "--report-interval", 100, "--strength", 30, *extra,
     )  # fmt: skip
 
 
 def started(folder, output, *extra):
     """Start a long fit in a process of its own."""
     return subprocess.Popen(
-        [*FIT, "--output", str(output), *extra],
+        [*FIT, "--platform", "CPU", "--output", str(output), *extra],
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

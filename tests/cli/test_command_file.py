@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from contextlib import contextmanager
 from pathlib import Path
 
 import mdtraj
@@ -16,18 +17,26 @@ from openmm_density.report import FILES, FITTED_REFERENCE
 from .commands import fit, run, started, wait_for
 
 
-def test_a_fit_that_dies_while_its_results_are_written_is_resumed(small, tmp_path, monkeypatch):
-    class Killed(BaseException):
-        """As good as kill -9."""
+class Killed(BaseException):
+    """As good as kill -9."""
+
+
+@contextmanager
+def killed_at_the_end(monkeypatch):
+    """Let a fit die while its results are written."""
 
     def die(*_):
         raise Killed
 
-    output = tmp_path / "out"
-    with monkeypatch.context() as patch:
+    with monkeypatch.context() as patch, pytest.raises(Killed):
         patch.setattr("openmm_density.report.folder.summarize", die)
-        with pytest.raises(Killed):
-            fit(small, output, "--steps", 100, "--restrain-to", small / "target.pdb")
+        yield patch
+
+
+def test_a_fit_that_dies_while_its_results_are_written_is_resumed(small, tmp_path, monkeypatch):
+    output = tmp_path / "out"
+    with killed_at_the_end(monkeypatch):
+        fit(small, output, "--steps", 100, "--restrain-to", small / "target.pdb")
     assert (output / "trajectory.dcd").exists() and not (output / "summary.json").exists()
     told = json.loads((output / "unfinished" / "command.json").read_text())
     assert told["options"]["restrain_to"] == str(small / "target.pdb") in told["sha256"]
@@ -49,7 +58,16 @@ def test_a_killed_fit_is_resumed_to_the_same_end(small, tmp_path, capsys, forked
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     process = started(small, killed, *arguments)
     wait_for(killed / "unfinished" / "state.previous.npz", process)
-    again = ("fit", small / "model.pdb", small / "target.mrc", "--resolution", 5, "--output")
+    again = (
+        "fit",
+        small / "model.pdb",
+        small / "target.mrc",
+        "--resolution",
+        5,
+        "--platform",
+        "CPU",
+        "--output",
+    )
     for intruder in ((*again, killed), (*again, killed, "--overwrite"), ("fit", "--resume", killed)):
         assert run(*intruder) == 2
         assert f"a fit is running in it (process {process.pid} on" in capsys.readouterr().err
@@ -74,6 +92,20 @@ def test_a_killed_fit_is_resumed_to_the_same_end(small, tmp_path, capsys, forked
     assert "no unfinished fit" in capsys.readouterr().err
 
 
+def test_a_fit_goes_on_on_the_platform_that_was_found_for_it(small, tmp_path, monkeypatch, capsys):
+    output = tmp_path / "out"
+    asked = ("fit", small / "model.pdb", small / "target.mrc", "--resolution", 5, "--protocol", "quick")
+    with killed_at_the_end(monkeypatch) as patch:
+        patch.setattr("openmm_density.fitting.platforms.platform_of_command", lambda named, say: "Reference")
+        run(*asked, "--steps", 20, "--search", "off", "--output", output)
+    assert "target.mrc at 5 Å on Reference\n" in capsys.readouterr().err
+    told = json.loads((output / "unfinished" / "command.json").read_text())["options"]
+    assert told["platform"] == "Reference" and told["asked"]["platform"] is None
+    assert run("fit", "--resume", output) == 0
+    summary = json.loads((output / "summary.json").read_text())
+    assert summary["platform"] == "Reference" and "--platform" not in summary["command"]
+
+
 @pytest.fixture
 def somebody_elses(small, tmp_path):
     """Return a function that writes the small of a fit as its sender wants it, with a force field file in it."""
@@ -84,7 +116,13 @@ def somebody_elses(small, tmp_path):
     def write(body="", digests=None, **options):
         xml = output / "ligand.xml"
         xml.write_text(f"<ForceField>{body}</ForceField>")
-        options = {"forcefield": ["amber14", str(xml)], "place": "off", "resolution": 5.0, **options}
+        options = {
+            "forcefield": ["amber14", str(xml)],
+            "place": "off",
+            "resolution": 5.0,
+            "platform": "CPU",
+            **options,
+        }
         options |= {"model": str(small / "model.pdb"), "map": str(small / "target.mrc")}
         paths = [options["model"], options["map"], str(xml)] if digests is None else digests
         told = {path: hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in paths}

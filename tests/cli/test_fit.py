@@ -112,7 +112,7 @@ def test_a_model_that_a_fit_did_not_improve_is_kept_as_it_was(small, tmp_path, c
     arguments = ("fit", small / "target.pdb", small / "target.mrc", "--resolution", 5, "--output", output)
     once = tmp_path / "once.toml"
     once.write_text("strength = 1.0\nminimize_last = 0\n[[stage]]\nsteps = 40\n")
-    worse = (*arguments, "--protocol", once, "--threads", 1)
+    worse = (*arguments, "--protocol", once, "--platform=CPU", "--threads", 1)
     with monkeypatch.context() as patch:
         shake_after_steps(patch, 0.04)
         assert run(*worse) == 0
@@ -170,9 +170,9 @@ def test_a_simulation_that_explodes_says_so_with_status_1_and_leaves_the_last_go
     # Of few atoms, for it is minimised again and again in double precision.
     fewest = write_fragment(tmp_path / "fewest.pdb", (1.5, -1.0, 0.8), 6)
     arguments = ("--resolution", 5, "--output", tmp_path / "out", "--steps", 600, "--strength", 30)
-    assert run("fit", fewest, small / "target.mrc", *arguments) == 1
+    assert run("fit", fewest, small / "target.mrc", "--platform=CPU", *arguments) == 1
     message = capsys.readouterr().err
-    assert "unstable 4 times" in message and "last_good.cif" in message and message.count("\n") == 1
+    assert "unstable 4 times" in message and "last_good.cif" in message and message.count("\n") == 2
     good = mdtraj.load(str(tmp_path / "out" / "unfinished" / "last_good.cif"))
     start = mdtraj.load(str(fewest))
     pairs = [each.topology.select("name CA") for each in (good, start)]
@@ -187,7 +187,7 @@ def test_an_interrupted_fit_writes_what_there_is_with_status_130_and_says_so_fir
     report, errors = process.communicate(timeout=240)
     lines = errors.splitlines()
     assert process.returncode == 130
-    assert len(lines) == 1 and "--resume" in lines[0] and "of 100000000" in lines[0]
+    assert len(lines) == 2 and "--resume" in lines[1] and "of 100000000" in lines[1]
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert summary["interrupted"] is True and summary["steps"] < 10**6 == summary["steps_planned"] / 100
     assert summary["doubts"][0].startswith(

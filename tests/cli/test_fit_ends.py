@@ -56,7 +56,7 @@ def fit_with_stuck(phase, arguments):
 def ended(small, tmp_path_factory, forked):
     """Return, of each phase, the folder of a fit that a signal ended in it, its status, and the last that it said."""
     folder = tmp_path_factory.mktemp("ended")
-    short = ["--steps", "40", "--report-interval", "20", "--protocol", "quick", "--threads", "1"]
+    short = ["--steps", "40", "--protocol", "quick", "--platform", "CPU", "--threads", "1"]
     given = ["fit", str(small / "model.pdb"), str(small / "target.mrc"), "--resolution", "5", *short]
     running, found = {}, {}
     for phase in PHASES:

@@ -92,7 +92,7 @@ def test_a_record_comes_back_but_for_what_was_allowed(files):
     resumed = FitRecord.read(files, now)
     assert resumed.protocol == began.protocol
     # What repeats the fit is what was asked, not where that placed the model.
-    assert resumed.asked == began.asked == {"place": "auto", "predicted": "auto"}
+    assert resumed.asked == began.asked == {"place": "auto", "predicted": "auto", "platform": None}
     assert resumed.findings.scan == scan and resumed.findings.place.as_dict() == placement.as_dict()
     told, then = resumed.options.by_name(), began.options.by_name()
     changed = {name for name in told if told[name] != then[name]}

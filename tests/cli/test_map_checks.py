@@ -11,7 +11,8 @@ from openmm_density.fitting import half_maps
 
 from .commands import run
 
-QUICK = ("--resolution", 5, "--steps", 40, "--strength", 30, "--report-interval", 20, "--threads", 1)
+ASKED = ("--resolution", 5, "--platform", "CPU", "--steps", 40)
+QUICK = (*ASKED, "--strength", 30, "--report-interval", 20, "--threads", 1)
 
 
 def quick_fit(folder, output, *extra):
@@ -98,7 +99,7 @@ def test_half_maps_are_corrected_with_the_map(small, tmp_path, capsys, monkeypat
     (tmp_path / "model.pdb").symlink_to(small / "model.pdb")
     corrected = ("--voxel-size", 1.2, "--mirror", "--invert")
     given = [word for n in (1, 2) for word in ("--half-map", tmp_path / f"half_{n}.mrc")]
-    command = ("fit", tmp_path / "model.pdb", tmp_path / "wrong.mrc", *QUICK[:4], "--threads", 1, *given)
+    command = ("fit", tmp_path / "model.pdb", tmp_path / "wrong.mrc", *ASKED, "--threads", 1, *given)
     assert run(*command, "--output", tmp_path / "run", *corrected) == 0
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     scan = summary["half_maps"]

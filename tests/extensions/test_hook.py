@@ -66,6 +66,7 @@ def test_the_documented_extension_takes_part_in_a_fit_without_the_packages_own(a
         40,
         "--place",
         "off",
+        "--platform=CPU",
         "--threads",
         1,
         "--strength",

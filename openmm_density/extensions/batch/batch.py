@@ -16,7 +16,7 @@ from ...base.errors import InputError
 from ...base.multi_process_service import VISIBLE, Say, shared_gpu
 from ...base.progress import console_for_progress
 from ...base.wording import counted, listing
-from ...fitting.platform_probe import check_platform_beside
+from ...fitting.platform_probe import check_platform_beside, platform_beside
 from .devices import MachineShare, machine_shares, visible_gpus
 from .engines import DaskEngine, JobEngine, ThisMachine
 from .held_out import check_free_maps
@@ -101,7 +101,7 @@ class Batch:
             Fits side by side on this machine: by default as there are cores and GPUs for.
         gpus : sequence of str
             Of this machine, as in ``CUDA_VISIBLE_DEVICES``: fits that name no platform run on them by CUDA. By default all of
-            them where a job asks for CUDA by itself, and none else.
+            them where a job asks for CUDA, or names no platform and CUDA runs; else none, and these fits run on the CPU.
         progress : bool or None
             Whether a table is shown meanwhile; None: on a terminal.
         mps : {"auto", "off"}
@@ -119,10 +119,10 @@ class Batch:
             yield from self.run_on(nullcontext(DaskEngine(client)), RunSettings(("--threads", "1")), progress)
         else:
             check_platforms(self.jobs, gpus)
-            slots = gpus or gpus_for(self.jobs)
+            slots = gpus or gpus_for(self.jobs, self.notes.append)
             share = machine_shares(len(self.jobs), workers, slots, threads_asked(self.jobs))
             starting = local(share, mps, self.notes.append)
-            yield from self.run_on(starting, settings_of(share, gpus), progress)
+            yield from self.run_on(starting, settings_of(share, slots), progress)
         self.write_outcome()
 
     def run_on(
@@ -229,10 +229,14 @@ def check_platforms(jobs: Sequence[Job], gpus: Sequence[str] = ()) -> None:
         check_platform_beside(platform)
 
 
-def gpus_for(jobs: Sequence[Job]) -> list[str]:
-    """Return the GPUs of this machine where a job asks for CUDA, by an option of all or one of its own; else none."""
+def gpus_for(jobs: Sequence[Job], say: Say) -> list[str]:
+    """Return the GPUs of this machine where a job asks for CUDA, or names no platform and CUDA runs; else none.
+
+    `say`: called with why CUDA is not taken where it is there.
+    """
     asked = [[*_values("--platform", [job])][-1:] for job in jobs]
-    return visible_gpus() if ["CUDA"] in asked else []
+    gpus = visible_gpus() if ["CUDA"] in asked or [] in asked else []
+    return gpus if gpus and (["CUDA"] in asked or platform_beside(say) == "CUDA") else []
 
 
 def _values(option: str, jobs: Sequence[Job]) -> Iterator[str]:
@@ -244,9 +248,8 @@ def _values(option: str, jobs: Sequence[Job]) -> Iterator[str]:
 
 
 def settings_of(share: MachineShare, gpus: Sequence[str] = ()) -> RunSettings:
-    """Return how jobs are run on this machine; `gpus`: those that the user names, on which fits run that name no platform."""
-    platform = ("--platform", "CUDA") if gpus else ()
-    return RunSettings(("--threads", str(share.threads), *platform))
+    """Return how jobs are run on this machine; those that name no platform on its GPUs, where any are shared out."""
+    return RunSettings(("--threads", str(share.threads), "--platform", "CUDA" if gpus else "CPU"))
 
 
 @contextmanager

@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
     queue = _queue(options)
     gpus = _gpus(options, jobs)
     if options.scheduler is None and queue is None:
-        check_platforms(jobs, gpus)
+        check_platforms(jobs, gpus if options.gpus else ())
     if options.dry_run:
         _print_dry_run(jobs, queue)
         return 0
@@ -125,7 +125,7 @@ def _queue(options: argparse.Namespace) -> QueueOptions | None:
 
 
 def _gpus(options: argparse.Namespace, jobs: Sequence[Job]) -> list[str]:
-    """Return the GPUs of this machine that are used: those that are asked for, or all where a job asks for CUDA."""
+    """Return the GPUs of this machine that are used: those that are asked for, or all where fits run on CUDA."""
     from .batch import gpus_for
     from .devices import chosen_gpus
 
@@ -136,7 +136,7 @@ def _gpus(options: argparse.Namespace, jobs: Sequence[Job]) -> list[str]:
     if options.gpus is not None:
         return chosen_gpus(options.gpus)
     is_here = options.scheduler is None and options.queue is None
-    return gpus_for(jobs) if is_here else []
+    return gpus_for(jobs, _say) if is_here else []
 
 
 def _engine(
@@ -155,7 +155,7 @@ def _engine(
         settings = RunSettings(("--threads", str(queue.threads)))
         return queue_engine(queue, options.workers or _QUEUE_JOBS, n_jobs), settings
     share = machine_shares(n_jobs, options.workers, gpus, threads_asked(batch.jobs))
-    return local(share, options.mps, _say), settings_of(share, gpus if options.gpus else ())
+    return local(share, options.mps, _say), settings_of(share, gpus)
 
 
 def _print_dry_run(jobs: Sequence[Job], queue: QueueOptions | None) -> None:

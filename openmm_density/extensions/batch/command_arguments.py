@@ -75,7 +75,7 @@ def _add_workers(parser: argparse._ArgumentGroup) -> None:
         "--gpus",
         type=_numbers,
         metavar="0,1",
-        help="GPUs of this machine, each for several fits (all of them, with --platform CUDA)",
+        help="GPUs of this machine, each for several fits (all of them, where fits run on CUDA)",
     )
     add_mps(parser)
     parser.add_argument(

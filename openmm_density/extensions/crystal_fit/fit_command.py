@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,14 +47,12 @@ def run_crystal(options: FitOptions, display: Display | None = None) -> int:
         check_resumed_options(options)
     with loading():
         from ...fitting.end_within import EndWithin, seconds_to_end
-        from ...fitting.platforms import check_platform_name
         from . import CrystalFit  # noqa: F401  (where the time that it takes is counted)
         from .cycles import Listener, finished_cycle
 
-    check_platform_name(options.run.platform)
     seconds = seconds_to_end()
-    fit = _crystal_fit(options)
     with display or Display() as shown:
+        fit = _crystal_fit(options, shown.milestone)
 
         def begun(cycle: FlexibleFit) -> None:
             shown.expect(
@@ -64,9 +63,10 @@ def run_crystal(options: FitOptions, display: Display | None = None) -> int:
             )
 
         data = fit.reflections
-        shown.print(
+        shown.milestone(
             f"fitting {fit.settings.model} to {len(data)} amplitudes of {fit.settings.data} at {data.resolution:.2f} Å in "
-            f"{data.space_group.xhm()}, {fit.settings.cycles} cycles at most"
+            f"{data.space_group.xhm()}, {fit.settings.cycles} cycles at most, on "
+            f"{fit.settings.fit_options.get('platform', 'CPU')}"
         )
         listener = Listener(lambda line: (shown.expect(), shown.milestone(line)), begun, shown.update)
         command = None  # of one that goes on its folder knows
@@ -120,12 +120,14 @@ def check_new_crystal(options: FitOptions) -> None:
         )
 
 
-def _crystal_fit(options: FitOptions) -> CrystalFit:
-    """Return the fit that the options ask for, or that a folder records."""
+def _crystal_fit(options: FitOptions, say: Callable[[str], object]) -> CrystalFit:
+    """Return the fit that the options ask for, on a platform that is found where none is named, or that a folder records."""
+    from ...fitting.platforms import platform_of_command
     from . import CrystalFit
 
     if options.output.resume is not None:
         return CrystalFit.resumed(options.output.resume, options.force_field.allow_scripts)
+    options = options.on_platform(platform_of_command(options.run.platform, say))
     files, course, crystal = options.files, options.course, options.crystal
     is_own = course.protocol == defaults()["protocol"]
     return CrystalFit(

@@ -7,6 +7,7 @@ import os
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -143,11 +144,12 @@ def run(options: argparse.Namespace) -> int:
             plan = series.plan(told)
         _print_plan(series, *plan)
         return 0
+    _say(f"fits run on {series.settings.fit_options.get('platform', 'CPU')}")
     with shown_line("reading") as told:
         try:
             result = series.run(told, options.overwrite, _command_line(), options.mps)
         except KeyboardInterrupt:
-            print(f"{PROGRAM} series: interrupted; the same command goes on", file=sys.stderr, flush=True)
+            _say("interrupted; the same command goes on")
             return 130
     _print_outcome(result, series.folder)
     return 0
@@ -166,15 +168,19 @@ def _refuse_amplitudes(options: argparse.Namespace) -> None:
 
 def _series(options: argparse.Namespace) -> Series:
     """Return the series that the options ask for."""
+    from ...fitting.platforms import platform_of_command
     from ...models.force_fields import lasting_names
     from . import Series
     from .protocols import protocol_of
+    from .settings import recorded_platform
 
     named = vars(options)
     density, force_field, run = (
         kind(**{name: named[name] for name in kind.__dataclass_fields__})
         for kind in (Density, ForceField, Execution)
     )
+    platform = options.platform or (None if options.overwrite else recorded_platform(Path(options.output)))
+    run = replace(run, platform=platform_of_command(platform, _say))
     protocols = []
     for name, steps in ((options.protocol, options.steps), (options.next_protocol, options.next_steps)):
         protocol = protocol_of(name, options.resolution, None)
@@ -212,6 +218,10 @@ def _coordinates(options: argparse.Namespace) -> Iterator[InternalCoordinate]:
     for kind in ("distance", "angle", "dihedral"):
         for selections in getattr(options, kind):
             yield InternalCoordinate(kind, tuple(selections))
+
+
+def _say(sentence: str) -> None:
+    print(f"{PROGRAM} series: {sentence}", file=sys.stderr, flush=True)
 
 
 def _command_line() -> str:

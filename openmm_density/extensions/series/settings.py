@@ -134,6 +134,12 @@ class SeriesStart:
 START = "series_start.json"
 
 
+def recorded_platform(folder: Path) -> str | None:
+    """Return the platform of the series that a folder records; None where there is none."""
+    path = folder / SETTINGS
+    return _recorded(path).get("fit_options", {}).get("platform") if path.exists() else None
+
+
 def _recorded(path: Path) -> dict[str, Any]:
     """Return what a file of the folder holds."""
     try:

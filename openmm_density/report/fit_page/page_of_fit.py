@@ -276,7 +276,10 @@ def _cite_and_repeat(summary: Mapping[str, Any]) -> Section:
     command = summary.get("command")
     versions = [(name, version) for name, version in summary["versions"].items() if version]
     took_part = ["openmm", *summary["forcefield"], "q_score", "ramachandran", "gemmi", "mdtraj", "3dmol"]
-    same = "The same command with --threads 1 and the same versions gives the same bits; otherwise noise differs a little."
+    same = (
+        "The same command with --platform CPU --threads 1 and the same versions gives the same bits; otherwise noise differs a "
+        "little."
+    )
     blocks: list[Block] = [
         Command(command or _command_from(summary)),
         Text(

@@ -20,6 +20,7 @@ OPTIONS = {
     "steps": 60,
     "report_interval": 20,
     "save_interval": 20,
+    "platform": "CPU",
     "threads": 1,
     "place": "off",
     "search": "off",

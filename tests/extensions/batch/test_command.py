@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from openmm_density.cli import build_parser
-from openmm_density.extensions.batch import devices
+from openmm_density.extensions.batch import Job, batch, devices
 from openmm_density.extensions.batch.command_arguments import jobs_asked
 
 from ...cli.commands import run
@@ -31,8 +31,22 @@ MODELS = ("model.pdb", "target.pdb", "--map", "target.mrc", "--resolution", 5, "
 
 
 def test_a_dry_run_prints_each_fit_as_a_user_would_type_it(files, capsys):
-    asked = ("--seeds", 2, "--seed", 5, "--steps", 600, "--reference", "target.pdb", "--dry-run")
-    assert run("batch", *MODELS, *asked) == 0
+    assert (
+        run(
+            "batch",
+            *MODELS,
+            "--seeds",
+            2,
+            "--seed",
+            5,
+            "--steps",
+            600,
+            "--reference",
+            "target.pdb",
+            "--dry-run",
+        )
+        == 0
+    )
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 5 and lines[-1] == "4 fits"
     words = f"{files}/model.pdb {files}/target.mrc --resolution 5 --seed 6 --reference {files}/target.pdb --steps 600"
@@ -48,6 +62,7 @@ def test_a_dry_run_prints_each_fit_as_a_user_would_type_it(files, capsys):
         ((*MODELS, "--table", "jobs.csv"), "--table already names all models and maps: leave MODEL out."),
         ((*MODELS, "--seeds", 0), "--seeds must be 1 or more, found 0: give 1 or more."),
         (("no.pdb", *MODELS), "no.pdb: there is no such file: check its path."),
+        (("model.pdb", *MODELS), "MODEL holds model.pdb twice: give each once."),
         ((*MODELS, "--gpus", "7"), "--gpus must be numbers of GPUs of this machine, found 7, of none: leave it out"),
         ((*MODELS, "--gpus", "a"), '--gpus must be numbers of GPUs, as in 0,1, found "a" (see openmm-density batch --help)'),
         ((*MODELS, "--workers", 0), "--workers must be 1 or more, found 0: give 1 or more."),
@@ -79,6 +94,12 @@ def test_what_needs_dask_says_how_to_install_it(files, capsys, monkeypatch):
     assert run("batch", *MODELS, "--scheduler", "tcp://127.0.0.1:9") == 2
     said = '--scheduler needs Dask, which is not installed: pip install "openmm-density[batch]"'
     assert said in capsys.readouterr().err
+
+
+def test_two_rows_with_one_folder_are_refused(files, capsys):
+    (files / "jobs.csv").write_text("model,map,folder\nmodel.pdb,target.mrc,f\ntarget.pdb,target.mrc,f\n")
+    assert run("batch", "--table", "jobs.csv", "--resolution", 5, "--output", "many") == 2
+    assert "error: two jobs have the folder" in capsys.readouterr().err
 
 
 def test_an_option_that_fit_does_not_know_is_refused_before_any_fit(files, capsys):
@@ -189,6 +210,34 @@ def test_cores_and_gpus_are_shared_out(monkeypatch):
     assert fits_on_gpus(share) == {"0": 8, "3": 8} and share.threads == 1
     assert fits_on_gpus(devices.machine_shares(3, gpus=["0", "1"])) == {"0": 2, "1": 1}
     assert fits_on_gpus(devices.machine_shares(100, 5, ["0", "1"])) == {"0": 3, "1": 2}
+
+
+@pytest.mark.parametrize(
+    ("named", "visible", "taken", "platform"),
+    [
+        ([[], []], ["0"], "CUDA", "CUDA"),
+        ([[], []], ["0"], "CPU", "CPU"),
+        ([[], ["CPU"]], ["0"], "CUDA", "CUDA"),
+        ([["CUDA"], []], ["0"], None, "CUDA"),
+        ([["CPU"], ["Reference"]], ["0"], None, "CPU"),
+        ([[], []], [], None, "CPU"),
+    ],
+)
+def test_fits_that_name_no_platform_share_the_gpus_where_cuda_runs(
+    named, visible, taken, platform, monkeypatch
+):
+    def asked(say):
+        assert taken is not None, "nothing is to be found out"
+        return taken
+
+    monkeypatch.setattr(batch, "visible_gpus", lambda: visible)
+    monkeypatch.setattr(batch, "platform_beside", asked)
+    words = [tuple(word for name in names for word in ("--platform", name)) for names in named]
+    jobs = [Job("a", "out/a", "a.pdb", "map.mrc", 5.0, arguments=each) for each in words]
+    gpus = batch.gpus_for(jobs, print)
+    assert gpus == (visible if platform == "CUDA" else [])
+    settings = batch.settings_of(devices.machine_shares(2, gpus=gpus, threads=1), gpus)
+    assert settings.arguments == ("--threads", "1", "--platform", platform)
 
 
 def fits_on_gpus(share):

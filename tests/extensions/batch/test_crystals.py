@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from openmm_density.base.errors import InputError
-from openmm_density.extensions.batch import Batch, Job, batch, consensus_of, jobs_of, read_jobs
+from openmm_density.extensions.batch import Batch, Job, consensus_of, jobs_of, read_jobs
 from openmm_density.extensions.batch.consensus import ALL_COPIES, AMPLITUDES, R_FREE, Ranking
 from openmm_density.extensions.batch.held_out import HeldOut, check_held_out
 from openmm_density.extensions.batch.job_folder import JobFolder
@@ -148,10 +148,3 @@ def test_a_fit_to_amplitudes_goes_on_in_the_cycle_that_was_under_way(files):
     assert other.check(overwrite=True) == "replaced"
     assert list(folder.path.glob("cycle_*")) == [] and not (folder.path / CRYSTAL_SETTINGS).exists()
     assert "--resume" not in other.arguments()
-
-
-def test_fits_that_name_no_platform_do_not_run_on_the_gpus_of_others():
-    share = batch.machine_shares(2, None, ["0"], 1)
-    assert all(place == {"CUDA_VISIBLE_DEVICES": "0"} for place in share.places)
-    assert batch.settings_of(share).arguments == ("--threads", "1")
-    assert batch.settings_of(share, ["0"]).arguments == ("--threads", "1", "--platform", "CUDA")

@@ -14,6 +14,7 @@ from openmm_density.extensions.ensemble import search
 from ...cli.commands import run
 from ...fragments import RESOLUTION, fragment
 
+ON_CPU = ("--platform", "CPU")
 STEPS = ("--steps", 40, "--protocol", "quick", "--place", "off", "--threads", 1, "--strength", 30)
 
 
@@ -29,7 +30,7 @@ def folder(tmp_path_factory):
 
 
 def command(folder, *more):
-    return ("fit", folder / "model.pdb", folder / "map.mrc", "--resolution", 5, *STEPS, *more)
+    return ("fit", folder / "model.pdb", folder / "map.mrc", "--resolution", 5, *ON_CPU, *STEPS, *more)
 
 
 def test_an_interrupted_ensemble_is_resumed_and_written(folder, tmp_path, monkeypatch, capsys):

@@ -29,7 +29,7 @@ def test_a_search_is_made_and_told_of(tmp_path, capsys):
     map_of(RESIDUES, 0.1, 0, tmp_path).write(tmp_path / "target.mrc")
     protocol = tmp_path / "turn.toml"
     protocol.write_text("strength = 30.0\nminimize_first = 20\n[[stage]]\nsteps = 20\nrotamers = true\n")
-    files = tmp_path / "model.pdb", tmp_path / "target.mrc", "--output", tmp_path / "out"
+    files = tmp_path / "model.pdb", tmp_path / "target.mrc", "--output", tmp_path / "out", "--platform=CPU"
     assert run("fit", *files, "--resolution", COARSE, "--protocol", protocol, "--search", "full") == 0
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     (searched,) = summary["rebuilding"]

@@ -33,7 +33,7 @@ def ring(tmp_path_factory, unit):  # noqa: F811
 def fit(ring, output, *extra):
     return run(
         "fit", ring / "start.cif", ring / "map.mrc", "--resolution", 5, "--output", output, "--protocol", "quick",
-        "--steps", 60, "--strength", 30, "--place", "off", "--search", "off", "--threads", 1, *extra,
+        "--platform=CPU", "--steps", 60, "--strength", 30, "--place", "off", "--search", "off", "--threads", 1, *extra,
     )  # fmt: skip
 
 
