@@ -43,6 +43,6 @@ def map_potential(
             index = torch.where(inside[:, None], index, 0)
             voxel = potential[index[:, 2], index[:, 1], index[:, 0]].to(torch.float64)
             value = value + torch.where(inside, factor * voxel, 0.0)
-        similarity = (used * value).sum() / w.sum()
+        similarity = (used * value).sum() / (w.sum() if len(w) else 1.0)
         (gradient,) = torch.autograd.grad(similarity, x)
     return similarity.detach(), torch.nan_to_num(gradient, nan=0.0)

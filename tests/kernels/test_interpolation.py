@@ -246,7 +246,7 @@ def test_without_a_finite_map_around_there_is_no_force(function):
         assert not gradient.any()
 
 
-@implementations
+@operators.implementations("interpolation", map_potential, reference.map_potential)
 def test_no_atoms(function):
     scene = Scene()
     scene.atoms, scene.weights = torch.zeros(0, dtype=torch.int64), torch.zeros(0)

@@ -97,13 +97,6 @@ def test_a_table_that_is_none_is_refused(files, text, message):
         read_jobs(files / "jobs.csv", files / "out")
 
 
-def test_a_table_that_is_not_there_is_refused(tmp_path):
-    with pytest.raises(
-        InputError, match=r"none.csv: it cannot be read .No such file or directory.: give a CSV file"
-    ):
-        read_jobs(tmp_path / "none.csv", tmp_path)
-
-
 @pytest.mark.parametrize(
     ("words", "found"),
     [
