@@ -1,5 +1,9 @@
 """Autograd for operators that return a value together with its gradient."""
 
+from collections.abc import Callable
+from inspect import signature
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -23,7 +27,18 @@ def with_derivative(value: Tensor, gradient: Tensor, positions: Tensor) -> Tenso
     return value
 
 
-def scaled(gradient: Tensor, scale: Tensor | None) -> Tensor:
+def with_scale(reference: Callable[..., tuple[Tensor, Tensor]]) -> Callable[..., tuple[Tensor, Tensor]]:
+    """Return a function of positions and more that takes, behind its own arguments, a factor for its gradient by them."""
+    n_own = len(signature(reference).parameters)
+
+    def call(*arguments: Any) -> tuple[Tensor, Tensor]:
+        value, gradient = reference(*arguments[:n_own])
+        return value, scaled(gradient.to(arguments[0].dtype), *arguments[n_own:])
+
+    return call
+
+
+def scaled(gradient: Tensor, scale: Tensor | None = None) -> Tensor:
     """Return the gradient times the factor that an operator was given, in place; without one, as it is."""
     check_scale(scale)
     return gradient if scale is None else gradient.mul_(scale.reshape(()))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..autograd import scaled, with_derivative
+from ..autograd import with_derivative, with_scale
 from ..library import define
 from . import reference
 
@@ -63,25 +63,9 @@ def map_potential(
     return with_derivative(similarity, gradient, positions), gradient
 
 
-def _reference(
-    positions: Tensor,
-    atoms: Tensor,
-    weights: Tensor,
-    potential: Tensor,
-    matrix: Tensor,
-    origin: Tensor,
-    periodic: bool,
-    scale: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
-    similarity, gradient = reference.map_potential(
-        positions, atoms, weights, potential, matrix, origin, periodic
-    )
-    return similarity, scaled(gradient.to(positions.dtype), scale)
-
-
 define(
     "map_potential(Tensor positions, Tensor atoms, Tensor weights, Tensor potential, Tensor matrix, Tensor origin, "
     "bool periodic, Tensor? scale=None) -> (Tensor, Tensor)",
     "interpolation",
-    _reference,
+    with_scale(reference.map_potential),
 )

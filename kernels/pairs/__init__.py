@@ -27,14 +27,13 @@ Sources: the switch and the reaction field are those of OpenMM's NonbondedForce 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..autograd import scaled, with_derivative
+from ..autograd import with_derivative, with_scale
 from ..library import LIBRARY, define
 from . import reference
 from .forms import FLAT_BOTTOM, LENNARD_JONES, MORSE, NONBONDED, REACTION_FIELD, SETTINGS, SOFT_REPULSION
@@ -178,24 +177,11 @@ def _shapes(positions: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor]:
     )
 
 
-def _reference(
-    positions: Tensor,
-    parameters: Tensor,
-    images: Tensor,
-    excluded: Tensor,
-    cutoff: float,
-    settings: Sequence[float],
-    scale: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
-    energy, gradient = reference.mate_contacts(positions, parameters, images, excluded, cutoff, settings)
-    return energy, scaled(gradient, scale)
-
-
 _CONTACTS = define(
     "mate_contacts(Tensor positions, Tensor parameters, Tensor images, Tensor excluded, float cutoff, "
     "float[] settings, Tensor? scale=None) -> (Tensor energy, Tensor gradient)",
     "pairs",
-    _reference,
+    with_scale(reference.mate_contacts),
 )
 
 

@@ -37,7 +37,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..autograd import scaled, with_derivative
+from ..autograd import with_derivative, with_scale
 from ..library import define
 from . import reference
 
@@ -52,27 +52,11 @@ deviations = reference.deviations
 _SIGMA_RANGE = (1e-12, 1e12)
 
 
-def _reference(
-    positions: Tensor,
-    members: Tensor,
-    offsets: Tensor,
-    inverse_sigmas: Tensor,
-    atom_offsets: Tensor,
-    atom_members: Tensor,
-    constants: bool = False,
-    scale: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
-    energy, gradient = reference.planarity(
-        positions, members, offsets, inverse_sigmas, atom_offsets, atom_members, constants
-    )
-    return energy, scaled(gradient, scale)
-
-
 define(
     "planarity(Tensor positions, Tensor members, Tensor offsets, Tensor inverse_sigmas, "
     "Tensor atom_offsets, Tensor atom_members, bool constants=False, Tensor? scale=None) -> (Tensor energy, Tensor gradient)",
     "planarity",
-    _reference,
+    with_scale(reference.planarity),
 )
 
 

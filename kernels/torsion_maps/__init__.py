@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..autograd import scaled, with_derivative
+from ..autograd import with_derivative, with_scale
 from ..library import define
 from . import reference
 
@@ -35,27 +35,11 @@ __all__ = ["MappedTorsions", "pack_torsions", "spline_nodes", "torsion_maps"]
 ATOMS_PER_TERM = reference.ATOMS_PER_TERM
 
 
-def _reference(
-    positions: Tensor,
-    members: Tensor,
-    map_of_term: Tensor,
-    handedness: Tensor,
-    atom_offsets: Tensor,
-    atom_members: Tensor,
-    nodes: Tensor,
-    scale: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
-    energy, gradient = reference.torsion_maps(
-        positions, members, map_of_term, handedness, atom_offsets, atom_members, nodes
-    )
-    return energy, scaled(gradient, scale)
-
-
 define(
     "torsion_maps(Tensor positions, Tensor members, Tensor map_of_term, Tensor handedness, Tensor atom_offsets, "
     "Tensor atom_members, Tensor nodes, Tensor? scale=None) -> (Tensor energy, Tensor gradient)",
     "torsion_maps",
-    _reference,
+    with_scale(reference.torsion_maps),
 )
 
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from openmm_density.kernels import compilation
+from openmm_density.kernels.autograd import with_scale
 from openmm_density.kernels.planarity import deviations, pack_planes, planarity, reference
 
 from . import operators
@@ -170,12 +171,12 @@ def test_planes_of_very_different_sizes_side_by_side(function):
     assert_right(function, groups(1, 200, centre=50.0)[0].float(), planes)
 
 
-@operators.implementations("planarity", torch.ops.openmm_density.planarity)
+@operators.implementations("planarity", torch.ops.openmm_density.planarity, with_scale(reference.planarity))
 @both_types
 def test_a_scale_multiplies_the_gradient(function, dtype):
     positions, planes = mixed(1, dtype=dtype)
     energy, gradient = function(positions, *planes)
-    same, scaled = function(positions, *planes, scale=torch.tensor(-2.5, dtype=torch.float64))
+    same, scaled = function(positions, *planes, False, torch.tensor(-2.5, dtype=torch.float64))
     assert torch.equal(same, energy) and torch.equal(scaled, -2.5 * gradient)
 
 
