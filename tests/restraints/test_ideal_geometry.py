@@ -20,7 +20,7 @@ from openmm_density.restraints import IdealGeometryRestraint
 from openmm_density.validation.geometry import geometry_report
 from openmm_density.validation.ideal_values import geometry_scores
 
-from ..small_models import ADK_CLOSED
+from ..small_models import ADK_CLOSED, fragment_lines, written
 
 DICTIONARY = """\
 data_comp_list
@@ -93,10 +93,8 @@ def test_scores_are_those_of_gemmi(small_data: Path, name: str, given: bool) -> 
 @pytest.fixture(scope="module")
 def peptide(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Model:
     """Residues 1 to 12 with hydrogens."""
-    lines = (small_data / "emd5925_frag/5925_native.pdb").read_text().splitlines()
     path = tmp_path_factory.mktemp("peptide") / "peptide.pdb"
-    path.write_text("\n".join(line for line in lines if line.startswith("ATOM") and int(line[22:26]) <= 12))
-    return prepare(read_model(path))
+    return prepare(read_model(written(path, fragment_lines(small_data))))
 
 
 def test_a_model_minimised_with_it_is_ideal_and_its_force_field_needs_no_other_bonds_or_angles(

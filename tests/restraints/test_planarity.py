@@ -21,6 +21,7 @@ from openmm_density.models.chemistry.planes import planarity_report
 from openmm_density.restraints import PlanarityRestraint
 
 from ..energies.contexts import context_of, energy_of, forces_of, system_of
+from ..small_models import fragment_lines, written
 
 PLATFORMS = [openmm.Platform.getPlatform(i).getName() for i in range(openmm.Platform.getNumPlatforms())]
 
@@ -65,10 +66,8 @@ LIG plan-2 O1 0.02
 @pytest.fixture(scope="module")
 def peptide(small_data, tmp_path_factory):
     """Five residues of a real model (Met, Ala, Phe, Ala, Glu) with hydrogens."""
-    lines = (small_data / "emd5925_frag/5925_native.pdb").read_text().splitlines()
     path = tmp_path_factory.mktemp("peptide") / "peptide.pdb"
-    path.write_text("\n".join(line for line in lines if line.startswith("ATOM") and int(line[22:26]) <= 5))
-    return prepare(read_model(path))
+    return prepare(read_model(written(path, fragment_lines(small_data, 1, 5))))
 
 
 @pytest.fixture(scope="module")
