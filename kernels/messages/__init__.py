@@ -24,7 +24,6 @@ from . import reference
 
 __all__ = ["messages", "painn"]
 
-
 _LIST = "Tensor positions, Tensor? box, Tensor offsets, Tensor neighbors, Tensor shifts"
 
 LIBRARY.define(

@@ -15,7 +15,6 @@ from . import reference
 
 __all__ = ["among_all", "folded_copies", "symmetry_copies", "whole_molecules"]
 
-
 whole_molecules_operator = define(
     "whole_molecules(Tensor positions, Tensor particles, Tensor order, Tensor offsets, Tensor references, Tensor box) -> Tensor",
     "molecules",

@@ -30,7 +30,6 @@ from . import reference
 
 __all__ = ["NeighborList", "listed_pairs", "neighbors", "update_neighbors"]
 
-
 _NEIGHBORS = define(
     "neighbors(Tensor positions, Tensor? box, float cutoff, bool both_ways=False, int? capacity=None) "
     "-> (Tensor offsets, Tensor neighbors, Tensor shifts, Tensor status)",

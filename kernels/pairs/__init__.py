@@ -51,7 +51,6 @@ __all__ = [
     "pairs",
 ]
 
-
 _PAIRS = define(
     "pairs(Tensor positions, Tensor? box, Tensor offsets, Tensor neighbors, Tensor shifts, Tensor parameters, int form, "
     "float cutoff, float[] settings, Tensor? excluded_offsets=None, Tensor? excluded=None, bool both_ways=False) "

@@ -43,7 +43,6 @@ from . import reference
 
 __all__ = ["COLLINEARITY_LIMIT", "SMALLEST_PLANE", "Planes", "deviations", "pack_planes", "planarity"]
 
-
 SMALLEST_PLANE = reference.SMALLEST_PLANE
 COLLINEARITY_LIMIT = reference.COLLINEARITY_LIMIT
 deviations = reference.deviations

@@ -19,7 +19,6 @@ from . import reference
 
 __all__ = ["structured_gather", "structured_scatter_add"]
 
-
 _INT32_MAX = 2**31 - 1
 _FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 _converted: set[torch.dtype] = set()

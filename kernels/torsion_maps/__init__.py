@@ -31,7 +31,6 @@ from . import reference
 
 __all__ = ["MappedTorsions", "pack_torsions", "spline_nodes", "torsion_maps"]
 
-
 ATOMS_PER_TERM = reference.ATOMS_PER_TERM
 
 

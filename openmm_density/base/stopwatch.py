@@ -33,7 +33,6 @@ PARTS = {
 }
 """The parts of a fit in their order, and their names in messages; those of extensions come last, by their own names."""
 
-
 WITHIN = {
     "completion": "building missing atoms",
     "system": "creating the System",

@@ -39,7 +39,6 @@ PIECE_LABEL = MAP_LABEL + b": a piece of a crystal"
 # Before the space group, which the header cannot name of what is written whole, as in P 1.
 _IN = " in "
 
-
 POSSIBLE_VOXELS = (0.01, 1000.0)
 """Å."""
 FARTHEST_ORIGIN = 1e6

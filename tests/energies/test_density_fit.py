@@ -27,7 +27,6 @@ from .contexts import context_of, energy_of, forces_of, system_of
 
 PLATFORMS = {openmm.Platform.getPlatform(i).getName() for i in range(openmm.Platform.getNumPlatforms())}
 
-
 pytestmark = pytest.mark.skipif(
     backend_problem("TorchForce") is not None,
     reason=f"TorchForce does not work: {backend_problem('TorchForce')}",

@@ -31,9 +31,7 @@ needs_force = pytest.mark.skipif(
     backend_problem("NativeForce") is not None, reason=f"NativeForce: {backend_problem('NativeForce')}"
 )
 
-
 ASSEMBLIES = {"C2": cyclic(2), "C4": cyclic(4), "D2": dihedral_2(), "helical": helical()}
-
 
 CRYSTALS = {
     "P 1 21 1": (24.0, 22.0, 26.0, 90.0, 99.0, 90.0),

@@ -15,12 +15,9 @@ from ..fragments import fragment
 
 RESOLUTION = 5.0
 
-
 ATOMS = "name CA or name CB"
 
-
 SHIFT = np.array([4.0, 9.0, 12.0])
-
 
 # Symbol, cell, and voxels along x, y, z, which the operators map onto each other.
 CRYSTALS = {

@@ -23,7 +23,6 @@ from ..fragments import RESOLUTION, fragment, map_of
 
 RESIDUES = 10
 
-
 STRONG = 3000.0
 
 

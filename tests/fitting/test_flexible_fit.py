@@ -31,7 +31,6 @@ from .left_behind import kept_at
 
 RESIDUES = 12
 
-
 SHIFT = (1.0, -0.8, 0.6)
 
 

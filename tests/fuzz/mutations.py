@@ -128,7 +128,6 @@ BYTES: list[Mutation] = [
     nothing_left,
 ]
 
-
 _NUMBER = re.compile(rb"[-+]?\d+\.?\d*")
 
 
@@ -194,7 +193,6 @@ TEXT: list[Mutation] = [
     *[wrong_number_in_columns] * 2,
     *(strange_character, exchange_fields, change_lines, nest),
 ]
-
 
 _MRC_INTEGERS = [*range(0, 40, 4), 64, 68, 72, 88, 92, 108, 212, 220]
 _MRC_FLOATS = [*range(40, 64, 4), 76, 80, 84, 196, 200, 204, 216]

@@ -36,14 +36,11 @@ MEASURES = {
     if not measure.is_potential
 }
 
-
 measures = pytest.mark.parametrize("measure", MEASURES.values(), ids=MEASURES.keys())
-
 
 # Largest deviation from float64 over the largest value: float32 gives about 3e-7. The entropy's gradient goes with
 # 1/(ρ + ε), and so magnifies the rounding of a density of nearly zero.
 TIGHT = 2e-6
-
 
 # Relative entropy divides by densities that are near zero: the largest of 15 runs with other seeds was 1.4e-4.
 GRADIENT = dict.fromkeys(MEASURES.values(), 5e-6) | {RELATIVE_ENTROPY: 4e-4}
@@ -60,7 +57,6 @@ GRIDS = CELLS | {
     "rotated": rotation() @ cell_steps(1.0, 0.9, 1.1),
     "permuted": cell_steps(1.0, 0.9, 1.1)[:, [2, 0, 1]],
 }
-
 
 grids = pytest.mark.parametrize("matrix", GRIDS.values(), ids=GRIDS.keys())
 
@@ -586,7 +582,6 @@ UNUSABLE_TARGETS = {
 
 """A number for all voxels of a target, and the measures for which such a target has no similarity."""
 
-
 unusable_targets = pytest.mark.parametrize(
     ("value", "measure"),
     [
@@ -596,7 +591,6 @@ unusable_targets = pytest.mark.parametrize(
         if measure in of_measures
     ],
 )
-
 
 similarities = operators.implementations("density", density_similarity)
 

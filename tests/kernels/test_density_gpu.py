@@ -38,7 +38,6 @@ SHAPE = (14, 17, 20) if ON_GPU else (5, 9, 7)
 ATOMS = 16 if ON_GPU else 8
 CUTOFF = 3.7 if ON_GPU else 1.8
 
-
 splat, gather, similarity = (
     in_triton("density", name) for name in ("density_splat", "density_gather", "density_similarity")
 )

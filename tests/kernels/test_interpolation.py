@@ -14,7 +14,6 @@ TIGHT = 2e-6
 
 implementations = operators.implementations("interpolation", map_potential)
 
-
 grids = pytest.mark.parametrize("matrix", CELLS.values(), ids=CELLS.keys())
 
 

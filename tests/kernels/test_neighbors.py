@@ -23,13 +23,10 @@ from . import operators
 
 KINDS = ("none", "cube", "orthorhombic", "triclinic", "thin", "small", "skewed", "turned")
 
-
 # Ten thousand take some minutes.
 RANDOM_BOXES = int(os.environ.get("OPENMM_DENSITY_RANDOM_BOXES", "240"))
 
-
 MODEL = next((SMALL_DATA / "qr_6i5a").glob("*.pdb"))
-
 
 both_functions = pytest.mark.parametrize(
     "function", [neighbors, reference.neighbors], ids=["C++", "reference"]
@@ -332,7 +329,6 @@ WRONG = {
     "box must be a float32 or float64 tensor": call(box=torch.zeros(3)),
     "capacity must be from 0": call(both_ways=False, capacity=-1),
 }
-
 
 WRONG_BOXES = {
     "box must be three vectors": torch.ones(3, 3),

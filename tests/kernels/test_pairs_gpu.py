@@ -17,7 +17,6 @@ from .test_pairs import BOXES, all_forms, assert_close, scene
 ON_GPU = torch.cuda.is_available()
 in_triton = operators.in_triton("pairs", "pairs")
 
-
 both_kinds_of_lists = pytest.mark.parametrize("both_ways", [False, True], ids=["once", "twice"])
 
 

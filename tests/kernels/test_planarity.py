@@ -215,7 +215,6 @@ LINE = torch.linspace(-2, 2, 5, dtype=torch.float64)[:, None] * torch.tensor(
     [1.0, 2.0, -0.5], dtype=torch.float64
 )
 
-
 BROKEN = {
     "collinear": LINE,
     "coincident": torch.full((5, 3), 0.1, dtype=torch.float64),

@@ -21,7 +21,6 @@ from ..small_models import hetatm, written
 
 OPSIN = "xraymap_3pqr_R32/3pqr.pdb"
 
-
 ZOO = Path(__file__).parents[1] / "data" / "zoo"
 
 

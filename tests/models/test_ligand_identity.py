@@ -8,9 +8,7 @@ from openmm_density.models.ligand_identity import handedness, is_of, is_part_of,
 
 NAMES = ("N", "CA", "C", "O", "OXT", "CB", "OG1", "CG2")
 
-
 BONDS = ((0, 1), (1, 2), (2, 3), (2, 4), (1, 5), (5, 6), (5, 7))
-
 
 # L-threonine as the wwPDB's component has it, in Å.
 PLACES = np.array(
@@ -19,7 +17,6 @@ PLACES = np.array(
         (-1.039, -0.488, -2.110), (-0.675, 0.104, 1.079), (-0.193, 1.448, 1.103), (-0.511, -0.521, 2.466),
     ]
 )  # fmt: skip
-
 
 # With a hydrogen on each carbon that has one: how many is all that counts.
 MOLECULE = CompleteMolecule(

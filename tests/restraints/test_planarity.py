@@ -25,14 +25,11 @@ from ..small_models import fragment_lines, written
 
 PLATFORMS = [openmm.Platform.getPlatform(i).getName() for i in range(openmm.Platform.getNumPlatforms())]
 
-
 KT = 300 * 8.31446261815324e-3  # kJ/mol
-
 
 needs_derivatives = pytest.mark.skipif(
     best_backend() == "PythonForce", reason="PythonForce gives no derivatives by parameters"
 )
-
 
 TORN = """\
 data_comp_LIG

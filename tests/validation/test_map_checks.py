@@ -22,9 +22,7 @@ from ..fragments import fragment
 
 DATA = PROJECT / "tests" / "data"
 
-
 RESOLUTION = 4.0
-
 
 REAL = [
     ("emd3488_5ni1/emd_3488.mrc", 3.2, "emd3488_5ni1/5ni1_updated.cif"),

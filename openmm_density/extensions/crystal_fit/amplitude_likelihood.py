@@ -131,7 +131,6 @@ class AmplitudeLikelihood:
 # Å², so that no Gaussian of the table without a width of its own is infinitely narrow.
 _TINY = 1e-3
 
-
 VOXELS_PER_RESOLUTION = 3.0
 """Of the grid: it holds frequencies up to 1.5 times those of the data, so that what an atom aliases to can be damped before."""
 ALIASING = 0.01

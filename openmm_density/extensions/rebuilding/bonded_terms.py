@@ -22,7 +22,6 @@ _TERMS = {
     openmm.CustomTorsionForce: ("Torsion", 4),
 }
 
-
 # Those that are arrays as well, with the atoms and parameters of a term.
 _ARRAYS = {
     openmm.HarmonicBondForce: (2, 2),

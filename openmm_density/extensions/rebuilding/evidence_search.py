@@ -49,7 +49,6 @@ _ANNEALED_LONGER = 2
 # Of those that were built so many are annealed, and of those so many that are nearly the same.
 _ANNEALED, _MOST_ALIKE = 6, 2
 
-
 ChainShiftKey = tuple[int, tuple[float, ...]]
 _Failed = tuple[ChainShiftKey, bytes]
 Progress = Callable[[Stretch, int, int], None]

@@ -47,7 +47,6 @@ _FALL, _NEAR, _FEWEST_ATOMS, _GROUPS, _WAYS = 0.1, 11.0, 3, 3, 20
 # Side chains that a process looks at, at once, and the most parts of all.
 _FEWEST_AT_ONCE, _MOST_PARTS = 4, 64
 
-
 _Weighed = tuple[np.ndarray, np.ndarray]
 
 

@@ -30,7 +30,6 @@ _TRIED_CYCLIC, _AS_GOOD = range(2, 9), 0.05
 # By the number of their rotations, and the axis that each of them has.
 _POLYHEDRA, _OF_ALL_POLYHEDRA = ("T", "O", "I"), 2
 
-
 Progress = Callable[[int, int], None]
 """Called with how many of the symmetries that are tried were, and of how many."""
 

@@ -25,7 +25,6 @@ from .contents import FitContents, labels, shown_copies
 _BEFORE, _REFERENCE = (tuple(f"{name}{suffix}" for suffix in SUFFIXES) for name in (BEFORE, REFERENCE))
 _MAP = (SHOWN_MAP,)
 
-
 _STAGES = ("initial", "final", "reference")
 # What the page is made of.
 _NEEDED = (

@@ -11,7 +11,6 @@ IN_DENSITY = 0.25
 ATOM_VOLUME = 18.0
 """Å³: mean volume of a heavy atom with its share of hydrogens and packing, as in proteins (1.35 g/cm³)."""
 
-
 # So many voxels, evenly taken, stand for all of a larger map.
 _SAMPLE = 1 << 22
 

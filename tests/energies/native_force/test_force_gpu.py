@@ -25,9 +25,7 @@ from ..test_forces import PeriodicSpring, Spring
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
-
 PRECISIONS = ("single", "mixed", "double")
-
 
 on_cuda = pytest.mark.skipif(
     backend_problem("CudaGraphForce") is not None,

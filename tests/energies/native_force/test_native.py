@@ -35,14 +35,11 @@ on_cpus = pytest.mark.parametrize(
     "platform", ["Reference", "CPU", pytest.param("OpenCL", marks=pytest.mark.opencl)]
 )
 
-
 needs_force = pytest.mark.skipif(
     backend_problem("NativeForce") is not None, reason=f"NativeForce: {backend_problem('NativeForce')}"
 )
 
-
 pytestmark = needs_force
-
 
 BOX = np.array([[6.0, 0, 0], [0.5, 6.2, 0], [-0.4, 0.6, 6.4]])
 

@@ -19,7 +19,6 @@ pytestmark = pytest.mark.skipif(
     backend_problem("NativeForce") is not None, reason=f"NativeForce: {backend_problem('NativeForce')}"
 )
 
-
 on_cpus = pytest.mark.parametrize(
     "platform", ["Reference", "CPU", pytest.param("OpenCL", marks=pytest.mark.opencl)]
 )

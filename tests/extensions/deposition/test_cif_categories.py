@@ -21,7 +21,6 @@ ITEMS = {
 }
 """Of the PDBx/mmCIF dictionary, version 5."""
 
-
 SAID = """
 _software.pdbx_ordinal 1
 _software.name REFMAC

@@ -21,7 +21,6 @@ from ...fragments import RESOLUTION, fragment
 
 RESIDUES = 8
 
-
 PROTOCOL = Protocol(
     (Stage("draw", 20, (0.1, 1.0), (10.0, 300.0)), Stage("anneal", 20, temperature=(300.0, 10.0))),
     strength=30.0,

@@ -13,7 +13,6 @@ from .searched import Going, rebuilding_of, turned_over
 
 RESIDUES = 24
 
-
 # Between LYS 13 and GLY 14, of a loop.
 FLIPPED = 12
 

@@ -20,7 +20,6 @@ from ...restraints.single_forces import turned_about
 
 RESOLUTION = 3.0
 
-
 STRENGTH = 60.0
 
 

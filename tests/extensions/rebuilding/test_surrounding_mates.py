@@ -25,14 +25,11 @@ from .searched import RESOLUTION, Going
 
 QUARTER = np.array([[0.0, -1, 0], [1, 0, 0], [0, 0, 1]])
 
-
 RING = SymmetryOperators.from_matrices(
     [np.linalg.matrix_power(QUARTER, k) for k in range(4)], np.zeros((4, 3))
 )
 
-
 STRENGTH = 60.0
-
 
 # Its side chain touches a mate, see `ring`.
 LYSINE = 22

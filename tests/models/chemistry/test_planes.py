@@ -27,12 +27,9 @@ SIDE_CHAINS = {name: {} for name in ("ALA", "CYS", "GLY", "ILE", "LEU", "LYS", "
     "TYR": {"ring": "CB CG CD1 HD1 CE1 HE1 CZ OH CE2 HE2 CD2 HD2"},
 }  # fmt: skip
 
-
 SYNONYMS = {"HID": "HIS", "HIE": "HIS", "HIP": "HIS", "HSD": "HIS", "HSE": "HIS", "HSP": "HIS", "ASH": "ASP"}
 
-
 SYNONYMS |= {"GLH": "GLU", "CYX": "CYS", "CYM": "CYS", "LYN": "LYS", "HYP": "PRO"}
-
 
 BASES = {
     "A": "C1' N9 C8 H8 N7 C5 C6 N6 H61 H62 N1 C2 H2 N3 C4",
@@ -45,7 +42,6 @@ BASES = {
     "DT": "C1' N1 C2 O2 N3 H3 C4 O4 C5 C7 C6 H6",
 }
 
-
 HAEM_PYRROLES = (
     "NA C1A C2A C3A C4A CHA CHB CAA CMA",
     "NB C1B C2B C3B C4B CHB CHC CMB CAB",
@@ -53,9 +49,7 @@ HAEM_PYRROLES = (
     "ND C1D C2D C3D C4D CHD CHA CMD CAD",
 )
 
-
 HAEM_CARBOXYLATES = ("CBA CGA O1A O2A", "CBD CGD O1D O2D")
-
 
 MODELS = (
     "xray_1g8a_P21/1G8A_refined.pdb",
@@ -67,7 +61,6 @@ MODELS = (
     "emd21457_ntd/6vyb_Ndom.pdb",
     "qr_6i5a/6i5a_box_complete.pdb",
 )
-
 
 ELEMENTS_OF_TWO_LETTERS = ("FE", "CL", "BR", "SE", "MG", "ZN")
 
@@ -145,7 +138,6 @@ def template_topology(template, name):
 
 AMBER = sorted((set(SIDE_CHAINS) - {"HIS"}) | (set(SYNONYMS) - {"HSD", "HSE", "HSP"}))
 
-
 CHARMM = sorted((set(SIDE_CHAINS) - {"HIS"}) | {"HSD", "HSE", "HSP"})
 
 
@@ -178,14 +170,12 @@ def test_bases_of_the_force_fields_nucleotides(templates, name):
 
 BACKBONE = "N H CA HA C O CB"
 
-
 GLYCINES = [
     ("GLY", "N H CA C O"),
     ("ALA", BACKBONE),
     ("PRO", "N CA C O CB CG CD"),
     ("ALA", BACKBONE + " OXT"),
 ]
-
 
 JOINED = [((r, "C"), (r + 1, "N")) for r in range(3)]
 

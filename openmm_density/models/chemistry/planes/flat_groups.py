@@ -12,13 +12,10 @@ from .plane_set import SMALLEST_PLANE
 
 NON_METALS = frozenset(["H", "B", "C", "N", "O", "F", "Si", "P", "S", "Cl", "Se", "Br", "I"])
 
-
 # Half the length of a single bond between sp3 atoms, Å: clearly shorter bonds are conjugated.
 _SINGLE_BOND_RADIUS = {"C": 0.77, "N": 0.70, "O": 0.66, "S": 1.05}
 
-
 UNKNOWN_ORDER = 0.0
-
 
 AROMATIC = 1.5
 

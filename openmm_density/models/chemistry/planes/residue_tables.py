@@ -11,7 +11,6 @@ _WITHOUT_FLAT_SIDE_CHAIN = (
     *("ACE", "FOR", "NH2", "NME", "NMA"),
 )
 
-
 # Every row starts with the sp3 atom that carries the group; nothing beyond that atom is in its plane.
 _SIDE_CHAINS: dict[str, tuple[tuple[str, str], ...]] = {
     "ARG": (("guanidinium", "CD NE CZ NH1 NH2 HE HH11 HH12 HH21 HH22"),),
@@ -30,7 +29,6 @@ _SIDE_CHAINS: dict[str, tuple[tuple[str, str], ...]] = {
     "CGU": (("carboxylate", "CG CD1 OE11 OE12"), ("carboxylate", "CG CD2 OE21 OE22")),
 }
 _SIDE_CHAINS |= dict.fromkeys(_WITHOUT_FLAT_SIDE_CHAIN, ())
-
 
 # Names of the same flat groups in CHARMM, Amber and GROMACS, and of D-amino acids in the wwPDB.
 _AMINO_ACID_SYNONYMS: dict[str, str] = {
@@ -56,7 +54,6 @@ _AMINO_ACID_SYNONYMS: dict[str, str] = {
     "HYP": "HZP HY3",
 }
 
-
 # residue: (amino acid whose groups it has, atoms that its modification adds to the plane)
 _MODIFIED_AMINO_ACIDS: dict[str, tuple[str, str]] = {
     "PTR": ("TYR", ""),
@@ -72,9 +69,7 @@ _MODIFIED_AMINO_ACIDS: dict[str, tuple[str, str]] = {
     "MEQ": ("GLN", "CH"),
 }
 
-
 PROLINES = frozenset(["PRO", "DPR", "HYP", "HZP", "HY3"])
-
 
 _BASES: dict[str, str] = {
     "A": "C1' N9 C8 N7 C5 C6 N6 N1 C2 N3 C4 H8 H61 H62 H2",
@@ -84,7 +79,6 @@ _BASES: dict[str, str] = {
     "U": "C1' N1 C2 O2 N3 C4 O4 C5 C6 H3 H5 H6",
     "T": "C1' N1 C2 O2 N3 C4 O4 C5 C7 C6 H3 H6",
 }
-
 
 # DA5, RA3, AN: Amber writes the strand's end into the residue's name.
 _BASE_SYNONYMS: dict[str, str] = {
@@ -98,7 +92,6 @@ _BASE_SYNONYMS: dict[str, str] = {
         ("T", "DT RT", "THY TMP TTP TYD"),
     )
 }
-
 
 _MODIFIED_BASES: dict[str, tuple[str, str]] = {
     "PSU": ("U", "H1 HN1 HN3"),
@@ -121,27 +114,20 @@ _MODIFIED_BASES: dict[str, tuple[str, str]] = {
     "MA6": ("A", "C9 C10"),
 }
 
-
 # Dihydrouridine: C5 and C6 are sp3, the ring is puckered; two trigonal groups remain.
 _DIHYDROURIDINE = (("base", "C1' N1 C2 O2 N3 C6"), ("base", "N3 C4 O4 C5 C2 H3 HN3"))
 
-
 _ATOM_SYNONYMS = {"C5M": "C7", "C1*": "C1'"}
-
 
 AMINO_ACIDS = frozenset(_SIDE_CHAINS).union(
     _MODIFIED_AMINO_ACIDS, *(names.split() for names in _AMINO_ACID_SYNONYMS.values())
 ) - {"ACE", "FOR", "NH2", "NME", "NMA"}
 
-
 ACYL_MEMBERS = ("CA", "CH3", "C", "O", "OT1", "OC1")
-
 
 TERMINUS_MEMBERS = ("OXT", "OT2", "OC2", "OT", "NT", "HNT", "CAT")
 
-
 BACKBONE = frozenset(("N", "H", "H2", "H3", "HA", "CA", "HXT", *ACYL_MEMBERS, *TERMINUS_MEMBERS))
-
 
 # The substituents of a cap's nitrogen; its names in the wwPDB, in CHARMM and in Amber.
 AMINE_CAPS = {
@@ -149,7 +135,6 @@ AMINE_CAPS = {
     "NME": ("C", "CH3", "H", "HN"),
     "NMA": ("C", "CA", "CH3", "H", "HN"),
 }
-
 
 # CHARMM writes the acetyl cap into the first residue.
 CHARMM_ACETYL = ("peptide", ("CAY", "CY", "OY", "N", "HN", "H", "CA", "CD"))

@@ -26,16 +26,12 @@ from .plane_set import SMALLEST_PLANE, Plane, PlaneSet
 CLOSEST_GAP = 3.0
 """Å; a C–N pair that the bond list joins but that lies farther apart is a chain break."""
 
-
 LONGEST_UNLISTED_PEPTIDE_BOND = 2.0
 """Å; consecutive residues closer than this are joined although the bond list does not say so."""
 
-
 _BOND_TOLERANCE = 0.25
 
-
 _LONGEST_BOND = 2.6
-
 
 _ORDER_OF_TYPE = {
     bond_types.Single: 1.0,
