@@ -124,18 +124,6 @@ def test_images_of_an_atom_larger_than_the_cell(name):
     assert_similarity_right(scene, CROSS_CORRELATION)
 
 
-@pytest.mark.parametrize("shape", [(1, 1, 1), (1, 9, 2), (2, 1, 40)])
-@pytest.mark.parametrize("periodic", [False, True], ids=["finite", "periodic"])
-def test_grids_of_a_single_layer(shape, periodic):
-    cutoff = 1.9 if ON_GPU else 1.4
-    scene = Scene(GRIDS["triclinic"], shape=shape, periodic=periodic, n_atoms=3, awkward=False, cutoff=cutoff)
-    scene.positions = scene.positions + torch.rand(3, 3, generator=torch.Generator().manual_seed(1))
-    assert deviation(scene.splat(splat), torch.from_numpy(brute_force_density(scene))) < 2 * TIGHT
-    for found, exact in zip(scene.gather(gather), scene.gather(reference.density_gather)):
-        # The forces of images cancel in part.
-        assert deviation(found, exact) < 5 * TIGHT
-
-
 @pytest.mark.parametrize("periodic", [False, True], ids=["finite", "periodic"])
 def test_atoms_that_reach_no_voxel(periodic):
     scene = Scene(shape=(4, 3, 8), n_atoms=5, awkward=False, cutoff=0.6, periodic=periodic)
@@ -167,21 +155,6 @@ def test_more_candidates_than_the_buffer_holds(monkeypatch):
     scene = Scene(shape=(3, 4, 5), n_atoms=n_atoms, gaussians=1, cutoff=1.2, awkward=False)
     exact = scene.splat(reference.density_splat)
     assert deviation(scene.splat(splat), exact) < 2 * TIGHT
-
-
-def test_lost_atoms_leave_the_others_alone_and_particles_without_density_have_no_force():
-    scene = small(n_atoms=10)
-    broken = scene.positions.clone()
-    broken[1, 1], broken[7, 0], broken[9] = math.nan, math.inf, -math.inf
-    kept = [0, 2, 4, 5, 6, 8]
-    scene.atoms = torch.tensor([8, 9, 1, 4, 0, 7, 6, 2, 5])
-    scene.amplitudes, scene.exponents = scene.amplitudes[scene.atoms], scene.exponents[scene.atoms]
-    found, gradient = compare(scene, CROSS_CORRELATION, broken)
-    exact, exact_gradient = scene.reference_similarity(CROSS_CORRELATION, broken)
-    assert float(found) == pytest.approx(float(exact), rel=TIGHT)
-    assert deviation(gradient, exact_gradient) < 5e-6
-    lost = [i for i in range(10) if i not in kept]
-    assert not gradient[lost].any() and gradient[[0, 2, 4]].any()
 
 
 def test_the_same_bits_every_time_and_whatever_the_order_of_arrival():
