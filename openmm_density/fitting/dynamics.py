@@ -120,7 +120,7 @@ class Dynamics:
 
     def temperature(self, velocities: np.ndarray) -> float:
         """Return the temperature in K of velocities in nm/ps."""
-        twice_kinetic = float((self._safeguard.masses[:, None] * velocities**2).sum())
+        twice_kinetic = float(self._safeguard.masses @ np.einsum("ij,ij->i", velocities, velocities))
         return twice_kinetic / (max(self._freedom, 1) * _GAS_CONSTANT)
 
     def checked(self, context: openmm.Context, step: int, stage: Stage) -> Motion:

@@ -184,10 +184,19 @@ class PlaneSet:
             groups.append((int(size), np.array([self.planes[r].atoms for r in rows], dtype=np.int64), rows))
         return groups
 
+    @functools.cached_property
+    def _weights(self) -> list[np.ndarray]:
+        """Of the members of planes by size, with a sum of one."""
+        found = []
+        for atoms, sigmas in self.grouped():
+            weights = np.broadcast_to(sigmas.reshape(len(atoms), -1), atoms.shape) ** -2.0
+            found.append(weights / weights.sum(axis=1, keepdims=True))
+        return found
+
     def _distances(self, positions: Any) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         coordinates = positions_in_angstrom(positions)
         result = []
-        for (_, atoms, rows), (_, sigmas) in zip(self._by_size, self.grouped(), strict=True):
+        for (_, atoms, rows), weights in zip(self._by_size, self._weights, strict=True):
             if atoms.max() >= len(coordinates):
                 raise InputError(
                     f"must reach to atom {atoms.max()}, which is in a plane",
@@ -195,8 +204,6 @@ class PlaneSet:
                     found=f"{len(coordinates)} of them",
                     remedy="give the positions of the topology that the planes were found in",
                 )
-            weights = np.broadcast_to(sigmas.reshape(len(rows), -1), atoms.shape) ** -2.0
-            weights = weights / weights.sum(axis=1, keepdims=True)
             finite = np.isfinite(coordinates[atoms]).all(axis=(1, 2))
             members = np.where(finite[:, None, None], coordinates[atoms], 0.0)
             centred = members - np.einsum("pn,pnd->pd", weights, members)[:, None]
