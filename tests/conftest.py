@@ -96,6 +96,30 @@ def kinase() -> Model:
 
 
 @pytest.fixture(scope="session")
+def emd5925() -> Model:
+    """Return the chain of 94 residues that was deposited for EMD-5925."""
+    from openmm_density.models import read_model
+
+    return read_model(SMALL_DATA / "emd5925_frag" / "5925_native.pdb")
+
+
+@pytest.fixture(scope="session")
+def emd6374() -> Model:
+    """Return the chain of 180 residues that was deposited for EMD-6374."""
+    from openmm_density.models import read_model
+
+    return read_model(SMALL_DATA / "emd6374_frag" / "6374_native.pdb")
+
+
+@pytest.fixture(scope="session")
+def haemoglobin() -> Model:
+    """Return haemoglobin with its haems and waters."""
+    from openmm_density.models import read_model
+
+    return read_model(SMALL_DATA / "emd3488_5ni1" / "5ni1_updated.cif")
+
+
+@pytest.fixture(scope="session")
 def rna() -> Model:
     """Return a folded RNA of a crystal."""
     from openmm_density.models import read_model

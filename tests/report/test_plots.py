@@ -98,14 +98,13 @@ def test_the_plot_of_puckers_has_the_nucleotides_and_outliers_beside_its_regions
     }
 
 
-def test_the_plot_of_sugars_has_their_rings_beside_the_chairs(small_data):
+def test_the_plot_of_sugars_has_their_rings_beside_the_chairs(small_data, emd5925):
     model = read_model(small_data / "zoo/3zw1_anomers.pdb")
     shown = [ShownModel("after", "after", model.topology, model.positions)]
     (trace,) = pyranose_figure(shown, {})["data"]
     found = dict(zip(trace["text"], zip(trace["x"], trace["y"])))
     assert found["E FUC 3"] == pytest.approx((110, 174), abs=1) and found["B GLA 100"][1] < 20
-    protein = read_model(small_data / "emd5925_frag/5925_native.pdb")
-    assert pyranose_figure([ShownModel("after", "after", protein.topology, protein.positions)], {}) is None
+    assert pyranose_figure([ShownModel("after", "after", emd5925.topology, emd5925.positions)], {}) is None
 
 
 def test_regions_are_those_of_the_tables(tmp_path):

@@ -124,36 +124,34 @@ def loss(x: np.ndarray, alpha: np.ndarray) -> np.ndarray:
     return np.abs(alpha - 2) / alpha * ((x**2 / np.abs(alpha - 2) + 1) ** (alpha / 2) - 1)
 
 
-def test_distances_cost_the_general_loss(small_data: Path) -> None:
-    model = read_model(small_data / "emd5925_frag/5925_native.pdb")
+def test_distances_cost_the_general_loss(emd5925: Model) -> None:
     restraint = DistanceRestraint(
-        model.topology, model.positions, 7.0, fall_off=1.5, tolerance=0.05, well=0.2
+        emd5925.topology, emd5925.positions, 7.0, fall_off=1.5, tolerance=0.05, well=0.2
     )
-    context = context_with(restraint.create_force(), len(model.positions))
-    assert energy_at(context, model.positions) == 0
-    shaken = model.positions + np.random.default_rng(2).normal(size=model.positions.shape)
+    context = context_with(restraint.create_force(), len(emd5925.positions))
+    assert energy_at(context, emd5925.positions) == 0
+    shaken = emd5925.positions + np.random.default_rng(2).normal(size=emd5925.positions.shape)
     i, j = restraint.pairs.T
     target = restraint.lengths
     beyond = np.maximum(np.abs(np.linalg.norm(shaken[i] - shaken[j], axis=1) - target) - 0.05 * target, 0)
     expected = 7.0 * loss(beyond / (0.2 * target), -2 - 1.5 * np.log(target)).sum()
     assert energy_at(context, shaken) == pytest.approx(expected, rel=1e-6)
-    residue = np.array([atom.residue.index for atom in model.topology.atoms()])
+    residue = np.array([atom.residue.index for atom in emd5925.topology.atoms()])
     assert (residue[i] != residue[j]).all() and target.max() < 8
 
 
-def test_what_may_be_off_is_held_by_wider_wells_or_not(small_data: Path) -> None:
-    model = read_model(small_data / "emd5925_frag/5925_native.pdb")
-    tight = DistanceRestraint(model.topology, model.positions, 7.0)
+def test_what_may_be_off_is_held_by_wider_wells_or_not(emd5925: Model) -> None:
+    tight = DistanceRestraint(emd5925.topology, emd5925.positions, 7.0)
     own = np.where(np.arange(97) < 30, 3.0, 0.1)
     own[60:] = np.inf
     loose = DistanceRestraint(
-        model.topology, model.positions, 7.0, expected_error=lambda i, j: np.maximum(own[i], own[j])
+        emd5925.topology, emd5925.positions, 7.0, expected_error=lambda i, j: np.maximum(own[i], own[j])
     )
-    residue = np.array([atom.residue.index for atom in model.topology.atoms()])
+    residue = np.array([atom.residue.index for atom in emd5925.topology.atoms()])
     of_pairs = residue[tight.pairs]
     assert np.array_equal(loose.pairs, tight.pairs[(of_pairs < 60).all(axis=1)])
-    context = context_with(loose.create_force(), len(model.positions))
-    shaken = model.positions + np.random.default_rng(2).normal(size=model.positions.shape)
+    context = context_with(loose.create_force(), len(emd5925.positions))
+    shaken = emd5925.positions + np.random.default_rng(2).normal(size=emd5925.positions.shape)
     i, j = loose.pairs.T
     target = loose.lengths
     well = np.maximum(0.1 * target, np.maximum(own[residue[i]], own[residue[j]]))
@@ -162,22 +160,21 @@ def test_what_may_be_off_is_held_by_wider_wells_or_not(small_data: Path) -> None
     assert energy_at(context, shaken) == pytest.approx(expected, rel=1e-6)
 
 
-def test_a_broken_distance_lets_go(small_data: Path) -> None:
-    model = read_model(small_data / "emd5925_frag/5925_native.pdb")
-    restraint = DistanceRestraint(model.topology, model.positions, 10.0)
-    last = np.array([atom.residue.index == 93 for atom in model.topology.atoms()])
+def test_a_broken_distance_lets_go(emd5925: Model) -> None:
+    restraint = DistanceRestraint(emd5925.topology, emd5925.positions, 10.0)
+    last = np.array([atom.residue.index == 93 for atom in emd5925.topology.atoms()])
     broken = [k for k, (i, j) in enumerate(restraint.pairs) if last[i] or last[j]]
     context = context_with(restraint.create_force(), len(last))
     energies = []
     for away in (20.0, 200.0, 2000.0):
-        moved = model.positions + np.where(last[:, None], [away, 0, 0], 0)
+        moved = emd5925.positions + np.where(last[:, None], [away, 0, 0], 0)
         energies.append(energy_at(context, moved))
     alpha = -2 - 2 * np.log(restraint.lengths[broken])
     assert energies[2] == pytest.approx(10.0 * ((alpha - 2) / alpha).sum(), rel=1e-3)
     assert energies[0] > 0.9 * energies[2]
     violations = restraint.violations(moved)
     assert len(violations) == len(broken)
-    residues = list(model.topology.residues())
+    residues = list(emd5925.topology.residues())
     assert all(f"A {residues[93].name} {residues[93].id}" in violation.residues for violation in violations)
 
 
@@ -212,20 +209,19 @@ def test_bad_distances(kinase: Model) -> None:
 
 @pytest.mark.parametrize("periodic", [False, True])
 @pytest.mark.parametrize("width", [0.0, 0.5])
-def test_atoms_are_held_at_their_places(small_data: Path, width: float, periodic: bool) -> None:
-    model = read_model(small_data / "emd5925_frag/5925_native.pdb")
+def test_atoms_are_held_at_their_places(emd5925: Model, width: float, periodic: bool) -> None:
     restraint = PositionalRestraint(
-        model.topology, model.positions, 500.0, atoms="name CA", width=width, periodic=periodic
+        emd5925.topology, emd5925.positions, 500.0, atoms="name CA", width=width, periodic=periodic
     )
     assert restraint.n_terms == 94
-    context = context_with(restraint.create_force(), len(model.positions))
+    context = context_with(restraint.create_force(), len(emd5925.positions))
     context.setPeriodicBoxVectors(Vec3(9, 0, 0), Vec3(0, 9, 0), Vec3(0, 0, 9))
     # At its own place an atom has no force, and not one that is no number.
-    assert energy_at(context, model.positions) == pytest.approx(0, abs=1e-9)
+    assert energy_at(context, emd5925.positions) == pytest.approx(0, abs=1e-9)
     forces = context.getState(forces=True).getForces(asNumpy=True)._value
     assert np.abs(forces).max() < 1e-3
-    shaken = model.positions + np.random.default_rng(4).normal(size=model.positions.shape)
-    moved = np.linalg.norm(shaken - model.positions, axis=1)[restraint.atoms]
+    shaken = emd5925.positions + np.random.default_rng(4).normal(size=emd5925.positions.shape)
+    moved = np.linalg.norm(shaken - emd5925.positions, axis=1)[restraint.atoms]
     expected = 0.5 * 5.0 * (np.maximum(moved - width, 0) ** 2).sum()
     assert energy_at(context, shaken) == pytest.approx(expected, rel=1e-6)
     image = energy_at(context, np.add(shaken, [90.0, 0, -180.0]))

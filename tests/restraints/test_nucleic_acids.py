@@ -169,8 +169,7 @@ def test_suites_that_are_conformers_are_held(rna: Model) -> None:
     assert 5 < energy_at(context, turned) < 60
 
 
-def test_a_protein_has_nothing_of_this(small_data: Path) -> None:
-    model = read_model(small_data / "emd5925_frag/5925_native.pdb")
+def test_a_protein_has_nothing_of_this(emd5925: Model) -> None:
     for kind in (
         BasePairRestraint,
         BasePlaneRestraint,
@@ -178,6 +177,8 @@ def test_a_protein_has_nothing_of_this(small_data: Path) -> None:
         GlycosidicRestraint,
         SuiteRestraint,
     ):
-        restraint = kind(model.topology, model.positions)
-        assert restraint.n_terms == 0 and restraint.violations(model.positions) == []
-        assert energy_at(context_with(restraint.create_force(), len(model.positions)), model.positions) == 0
+        restraint = kind(emd5925.topology, emd5925.positions)
+        assert restraint.n_terms == 0 and restraint.violations(emd5925.positions) == []
+        assert (
+            energy_at(context_with(restraint.create_force(), len(emd5925.positions)), emd5925.positions) == 0
+        )

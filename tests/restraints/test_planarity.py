@@ -294,24 +294,23 @@ def test_what_is_not_held_flat_is_told(ligand, tmp_path):
         assert PlanarityRestraint(ligand.topology, dictionaries=[ligand.dictionary]).notes == []
 
 
-def test_atoms_off_their_planes_are_named(small_data):
-    model = read_model(small_data / "emd5925_frag/5925_native.pdb")
-    restraint = PlanarityRestraint(model.topology, model.positions)
+def test_atoms_off_their_planes_are_named(emd5925):
+    restraint = PlanarityRestraint(emd5925.topology, emd5925.positions)
     ring = next(plane for plane in restraint.planes.planes if plane.kind == "ring")
-    lifted = model.positions.copy()
+    lifted = emd5925.positions.copy()
     offset = np.linalg.svd(
-        model.positions[list(ring.atoms)] - model.positions[list(ring.atoms)].mean(axis=0)
+        emd5925.positions[list(ring.atoms)] - emd5925.positions[list(ring.atoms)].mean(axis=0)
     )[2][2]
     lifted[ring.atoms[-1]] += 2.0 * offset
     worst = restraint.violations(lifted)[0]
-    name = list(model.topology.atoms())[ring.atoms[-1]].name
+    name = list(emd5925.topology.atoms())[ring.atoms[-1]].name
     assert worst.residues == (ring.residue,) and worst.quantity == f"distance of {name} from its plane (ring)"
     assert (worst.restraint, worst.unit, worst.target) == ("planarity", "Å", 0.0)
     assert worst.limit == pytest.approx(5 * 0.02) and worst.value > 0.5
     assert f"is {worst.value:.2f} Å, held at 0.00 Å" in str(worst)
     # What a minimisation with it leaves is within the limit.
-    assert len(restraint.violations(model.positions)) < len(restraint.violations(lifted))
-    assert PlanarityRestraint(model.topology, model.positions, sigma=1.0).violations(lifted) == []
+    assert len(restraint.violations(emd5925.positions)) < len(restraint.violations(lifted))
+    assert PlanarityRestraint(emd5925.topology, emd5925.positions, sigma=1.0).violations(lifted) == []
 
 
 def test_errors(ligand):

@@ -13,7 +13,7 @@ import pytest
 from scipy.spatial import cKDTree
 
 from openmm_density.energies.forces import backend_problem
-from openmm_density.models import Model, read_model
+from openmm_density.models import Model
 from openmm_density.restraints import RamachandranRestraint
 from openmm_density.restraints.ramachandran import MARGIN
 from openmm_density.validation.geometry import ramachandran
@@ -27,13 +27,8 @@ needs_torch_force = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def native(small_data: Path) -> Model:
-    return read_model(small_data / "emd6374_frag/6374_native.pdb")
-
-
-@pytest.fixture(scope="module")
-def built(native: Model) -> Model:
-    return shaken(native, 0.25)
+def built(emd6374: Model) -> Model:
+    return shaken(emd6374, 0.25)
 
 
 @lru_cache
@@ -83,16 +78,16 @@ def test_energy_is_that_of_the_distance_to_what_is_favoured(built: Model) -> Non
     assert ("general", True) in seen
 
 
-def test_a_good_backbone_feels_next_to_nothing(native: Model, built: Model) -> None:
+def test_a_good_backbone_feels_next_to_nothing(emd6374: Model, built: Model) -> None:
     def energy(model: Model) -> float:
         force = RamachandranRestraint(model.topology, model.positions).create_force()
         return energy_at(context_with(force, len(model.positions)), model.positions)
 
-    assert energy(native) < 30 < 1000 < energy(built)
+    assert energy(emd6374) < 30 < 1000 < energy(built)
 
 
-def test_it_says_that_the_plot_no_longer_validates(native: Model) -> None:
-    (note,) = RamachandranRestraint(native.topology, native.positions).notes
+def test_it_says_that_the_plot_no_longer_validates(emd6374: Model) -> None:
+    (note,) = RamachandranRestraint(emd6374.topology, emd6374.positions).notes
     assert "Ramachandran" in note and "no sign of a good fit" in note
 
 
@@ -106,10 +101,10 @@ def test_violations_are_the_outliers_of_the_plot(built: Model) -> None:
     assert found[0].value == max(each.value for each in found) > 30 and found[0].target == 0
 
 
-def test_a_d_amino_acid_under_the_name_of_an_l_one_has_the_turned_plot(native: Model) -> None:
+def test_a_d_amino_acid_under_the_name_of_an_l_one_has_the_turned_plot(emd6374: Model) -> None:
     """A mirror image costs the same; glycine alone, without Cβ, is taken for what its name says."""
     # No Cα is flattened, and with 6 seeds the energy was above 10.
-    model = shaken(native, 0.05)
+    model = shaken(emd6374, 0.05)
     mirrored = model.positions * [-1.0, 1.0, 1.0]
     restraint = RamachandranRestraint(model.topology, mirrored)
     as_read = RamachandranRestraint(model.topology, model.positions)
@@ -142,13 +137,12 @@ def forces_at(context: openmm.Context, positions: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("mirrored", [False, True])
 @pytest.mark.parametrize("displacement", [0.0, 0.25, 0.6])
 def test_as_an_operator_it_has_the_energy_and_forces_of_the_expression(
-    small_data: Path, displacement: float, mirrored: bool
+    emd5925: Model, displacement: float, mirrored: bool
 ) -> None:
-    model = read_model(small_data / "emd5925_frag/5925_native.pdb")
-    positions = shaken(model, displacement).positions if displacement else model.positions
+    positions = shaken(emd5925, displacement).positions if displacement else emd5925.positions
     if mirrored:
         positions = positions * [-1.0, 1.0, 1.0]
-    restraint = RamachandranRestraint(model.topology, positions)
+    restraint = RamachandranRestraint(emd5925.topology, positions)
     assert (np.mean(restraint.torsions.handedness) < 0) == mirrored
     expression, operator = both_forms(restraint)
     energies = [energy_at(context, positions) for context in (expression, operator)]
@@ -180,9 +174,9 @@ def test_either_form_is_weakened_and_released_by_the_parameter(built: Model) -> 
             )
 
 
-def test_across_the_edges_of_the_plot_energy_and_force_go_on(native: Model) -> None:
+def test_across_the_edges_of_the_plot_energy_and_force_go_on(emd6374: Model) -> None:
     values = []
-    restraint = RamachandranRestraint(native.topology, native.positions)
+    restraint = RamachandranRestraint(emd6374.topology, emd6374.positions)
     force = restraint.create_force()
     function = force.getTabulatedFunction(0)
     nx, ny, numbers, x_low, x_high, y_low, y_high = function.getFunctionParameters()
@@ -199,12 +193,12 @@ def test_across_the_edges_of_the_plot_energy_and_force_go_on(native: Model) -> N
 
 
 def test_without_the_tables_nothing_is_held_and_that_is_said(
-    native: Model, monkeypatch: pytest.MonkeyPatch
+    emd6374: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyrama", None)
-    restraint = RamachandranRestraint(native.topology, native.positions)
+    restraint = RamachandranRestraint(emd6374.topology, emd6374.positions)
     assert restraint.n_terms == 0 and "pip install pyrama" in restraint.notes[0]
-    assert restraint.violations(native.positions) == []
+    assert restraint.violations(emd6374.positions) == []
     for backend in (None, "TorchForce") if backend_problem("TorchForce") is None else (None,):
-        context = context_with(restraint.create_force(backend), len(native.positions))
-        assert energy_at(context, native.positions) == 0
+        context = context_with(restraint.create_force(backend), len(emd6374.positions))
+        assert energy_at(context, emd6374.positions) == 0

@@ -25,14 +25,9 @@ KINDS = [(name, k) for name, kinds in RESTRAINTS.items() for k in range(len(kind
 
 
 @pytest.fixture(scope="module")
-def fragment(small_data: Path) -> Model:
-    return read_model(small_data / "emd5925_frag/5925_native.pdb")
-
-
-@pytest.fixture(scope="module")
-def twins(fragment: Model, small_data: Path) -> tuple:
+def twins(emd5925: Model, small_data: Path) -> tuple:
     """Two copies, two waters and a piece of RNA."""
-    topology, positions = copies_of(fragment, 2)
+    topology, positions = copies_of(emd5925, 2)
     rna = read_model(small_data / "zoo/4p5j_rna.pdb")
     both = app.Modeller(topology, positions * unit.angstrom)
     both.add(rna.topology, (rna.positions + 40.0) * unit.angstrom)
@@ -89,13 +84,13 @@ def test_force_constant_is_a_parameter(twins, name: str, place: int) -> None:
         assert energy_at(context, shaken) == 0
 
 
-def test_all_in_one_system_on_a_model_read_by_others(fragment: Model) -> None:
-    topology = mdtraj.Topology.from_openmm(fragment.topology)
-    positions = fragment.positions * unit.angstrom
+def test_all_in_one_system_on_a_model_read_by_others(emd5925: Model) -> None:
+    topology = mdtraj.Topology.from_openmm(emd5925.topology)
+    positions = emd5925.positions * unit.angstrom
     restraints = make_restraints(RESTRAINTS, topology, positions, force_group=3)
     assert [restraint.name for restraint in restraints] == [name for name, _ in KINDS]
     system = openmm.System()
-    for _ in fragment.positions:
+    for _ in emd5925.positions:
         system.addParticle(12.0)
     for force in (force for restraint in restraints for force in restraint.create_forces()):
         system.addForce(force)
@@ -105,10 +100,10 @@ def test_all_in_one_system_on_a_model_read_by_others(fragment: Model) -> None:
     # What is ideal, flat or favoured does not depend on the start, and this model has atoms, residues and side chains elsewhere.
     context.setParameter("ideal_geometry_strength", 0.0)
     context.setParameter("planarity_strength", 0.0)
-    assert energy_at(context, fragment.positions) < 600
+    assert energy_at(context, emd5925.positions) < 600
     context.setParameter("ramachandran_strength", 0.0)
     context.setParameter("rotamer_strength", 0.0)
-    assert energy_at(context, fragment.positions) < 5
+    assert energy_at(context, emd5925.positions) < 5
     assert set(context.getParameters()) == {restraint.parameter_name for restraint in restraints}
     assert {force.getForceGroup() for force in system.getForces()} == {3}
 
@@ -127,13 +122,13 @@ def test_names() -> None:
         restraint_names("none,ss")
 
 
-def test_options_go_to_their_restraint(fragment: Model) -> None:
+def test_options_go_to_their_restraint(emd5925: Model) -> None:
     (elastic,) = make_restraints(
         "elastic",
-        fragment.topology,
-        fragment.positions,
+        emd5925.topology,
+        emd5925.positions,
         options={"elastic": {"force_constant": 20.0, "domains": "chain"}},
     )
     assert elastic.force_constant == 20 and elastic.n_domains == 1
     with pytest.raises(InputError, match='options for "distance"'):
-        make_restraints("ss", fragment.topology, fragment.positions, options={"distance": {}})
+        make_restraints("ss", emd5925.topology, emd5925.positions, options={"distance": {}})

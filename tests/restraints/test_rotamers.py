@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from openmm import app
 
 from openmm_density.base.errors import InputError
-from openmm_density.models import Model, read_model
+from openmm_density.models import Model
 from openmm_density.models.chemistry.side_chains import side_chain_torsions
 from openmm_density.models.chemistry.torsions import torsion_angles
 from openmm_density.restraints import ROTAMER_FORCE_CONSTANT, RotamerRestraint
 from openmm_density.validation.geometry import rotamer_deviations
 
 from .single_forces import assert_forces_are_the_gradient, context_with, energy_at, turned_about
-
-
-@pytest.fixture(scope="module")
-def native(small_data: Path) -> Model:
-    return read_model(small_data / "emd6374_frag/6374_native.pdb")
 
 
 def valine(native: Model) -> tuple[app.Topology, np.ndarray, dict[str, int]]:
@@ -38,8 +31,8 @@ def valine(native: Model) -> tuple[app.Topology, np.ndarray, dict[str, int]]:
     return topology, turned_about(positions, index["CA"], index["CB"], moved, np.pi - now), index
 
 
-def test_energy_is_flat_near_staggered_and_highest_where_eclipsed(native: Model) -> None:
-    topology, positions, index = valine(native)
+def test_energy_is_flat_near_staggered_and_highest_where_eclipsed(emd6374: Model) -> None:
+    topology, positions, index = valine(emd6374)
     restraint = RotamerRestraint(topology, positions)
     context = context_with(restraint.create_force(), len(positions))
     moved = np.array([index["CG1"], index["CG2"]])
@@ -58,13 +51,13 @@ def test_energy_is_flat_near_staggered_and_highest_where_eclipsed(native: Model)
     assert energy(60.0) == 0
 
 
-def test_forces_are_the_gradient(native: Model) -> None:
-    shaken = native.positions + np.random.default_rng(1).normal(0, 0.3, native.positions.shape)
-    assert_forces_are_the_gradient(RotamerRestraint(native.topology, shaken).create_force(), shaken)
+def test_forces_are_the_gradient(emd6374: Model) -> None:
+    shaken = emd6374.positions + np.random.default_rng(1).normal(0, 0.3, emd6374.positions.shape)
+    assert_forces_are_the_gradient(RotamerRestraint(emd6374.topology, shaken).create_force(), shaken)
 
 
-def test_eclipsed_side_chains_are_told(native: Model) -> None:
-    topology, positions, index = valine(native)
+def test_eclipsed_side_chains_are_told(emd6374: Model) -> None:
+    topology, positions, index = valine(emd6374)
     restraint = RotamerRestraint(topology, positions)
     assert restraint.n_terms == 1 and restraint.violations(positions) == []
     moved = np.array([index["CG1"], index["CG2"]])

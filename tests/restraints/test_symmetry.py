@@ -13,11 +13,6 @@ from openmm_density.restraints import SymmetryRestraint
 from .single_forces import context_with, copies_of, energy_at
 
 
-@pytest.fixture(scope="module")
-def fragment(small_data: Path) -> Model:
-    return read_model(small_data / "emd5925_frag/5925_native.pdb")
-
-
 def test_haemoglobin_has_two_pairs_of_copies(small_data: Path) -> None:
     model = read_model(small_data / "emd3488_5ni1/5me2.pdb")
     restraint = SymmetryRestraint(model.topology, model.positions)
@@ -31,8 +26,8 @@ def test_haemoglobin_has_two_pairs_of_copies(small_data: Path) -> None:
 
 
 @pytest.mark.parametrize("count", [2, 3, 7])
-def test_copies_that_are_alike_are_free_wherever_they_are(fragment: Model, count: int) -> None:
-    topology, positions = copies_of(fragment, count)
+def test_copies_that_are_alike_are_free_wherever_they_are(emd5925: Model, count: int) -> None:
+    topology, positions = copies_of(emd5925, count)
     restraint = SymmetryRestraint(topology, positions)
     assert restraint.groups == [tuple("ABCDEFG"[:count])]
     context = context_with(restraint.create_force(), len(positions))
@@ -48,8 +43,8 @@ def test_copies_that_are_alike_are_free_wherever_they_are(fragment: Model, count
     }
 
 
-def test_the_energy_is_that_of_the_deviations_from_the_mean(fragment: Model) -> None:
-    topology, positions = copies_of(fragment, 3)
+def test_the_energy_is_that_of_the_deviations_from_the_mean(emd5925: Model) -> None:
+    topology, positions = copies_of(emd5925, 3)
     restraint = SymmetryRestraint(topology, positions, 600.0, width=None)
     shaken = positions + np.random.default_rng(0).normal(scale=0.5, size=positions.shape)
     sites = np.stack(restraint.sites)
@@ -68,8 +63,8 @@ def test_the_energy_is_that_of_the_deviations_from_the_mean(fragment: Model) -> 
     )
 
 
-def test_gaps_missing_atoms_and_other_numbers(fragment: Model) -> None:
-    topology, positions = copies_of(fragment, 3)
+def test_gaps_missing_atoms_and_other_numbers(emd5925: Model) -> None:
+    topology, positions = copies_of(emd5925, 3)
     changed = app.Topology()
     kept, chains = [], {}
     for residue in topology.residues():
@@ -95,13 +90,13 @@ def test_gaps_missing_atoms_and_other_numbers(fragment: Model) -> None:
     )
 
 
-def test_one_chain_has_no_copies(fragment: Model) -> None:
-    restraint = SymmetryRestraint(fragment.topology, fragment.positions)
+def test_one_chain_has_no_copies(emd5925: Model) -> None:
+    restraint = SymmetryRestraint(emd5925.topology, emd5925.positions)
     assert restraint.n_terms == 0 and "nothing to keep alike" in restraint.notes[0]
-    assert restraint.violations(fragment.positions) == []
-    assert energy_at(context_with(restraint.create_force(), len(fragment.positions)), fragment.positions) == 0
+    assert restraint.violations(emd5925.positions) == []
+    assert energy_at(context_with(restraint.create_force(), len(emd5925.positions)), emd5925.positions) == 0
 
 
-def test_bad_width(fragment: Model) -> None:
+def test_bad_width(emd5925: Model) -> None:
     with pytest.raises(InputError, match="width"):
-        SymmetryRestraint(fragment.topology, fragment.positions, width=0.0)
+        SymmetryRestraint(emd5925.topology, emd5925.positions, width=0.0)

@@ -237,20 +237,19 @@ def test_torsions_of_sure_residues_are_held_and_released_where_they_are_turned_f
     assert expected.max() > 54.8 and len(restraint.violations(shaken)) == (turned > np.radians(40)).sum() > 10
 
 
-def test_models_without_what_is_restrained(small_data: Path, tmp_path: Path) -> None:
+def test_models_without_what_is_restrained(small_data: Path, emd5925: Model, tmp_path: Path) -> None:
     kinds = (
         *(PeptideRestraint, ChiralityRestraint, SecondaryStructureRestraint, HydrogenBondRestraint),
         PredictedTorsionRestraint,
     )
     water = app.Topology()
     water.addAtom("O", app.element.oxygen, water.addResidue("HOH", water.addChain()))
-    trace = read_model(small_data / "emd5925_frag/5925_native.pdb")
-    kept = [atom.index for atom in trace.topology.atoms() if atom.name == "CA"]
+    kept = [atom.index for atom in emd5925.topology.atoms() if atom.name == "CA"]
     alpha = app.Topology()
     chain = alpha.addChain("A")
-    for residue in trace.topology.residues():
+    for residue in emd5925.topology.residues():
         alpha.addAtom("CA", app.element.carbon, alpha.addResidue(residue.name, chain, residue.id))
-    for topology, positions in ((water, np.zeros((1, 3))), (alpha, trace.positions[kept])):
+    for topology, positions in ((water, np.zeros((1, 3))), (alpha, emd5925.positions[kept])):
         for kind in kinds:
             restraint = kind(topology, positions)
             assert restraint.n_terms == 0 and restraint.violations(positions) == []

@@ -1,20 +1,13 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from openmm import app
 
-from openmm_density.models import Model, read_model
+from openmm_density.models import Model
 from openmm_density.restraints import WATER_FORCE_CONSTANT, WaterRestraint, make_restraints
 
 from .single_forces import context_with, energy_at
-
-
-@pytest.fixture(scope="module")
-def haemoglobin(small_data: Path) -> Model:
-    return read_model(small_data / "emd3488_5ni1/5ni1_updated.cif")
 
 
 @pytest.fixture(scope="module")
@@ -82,8 +75,7 @@ def test_single_ions_are_tied_as_waters_are_and_hydrogens_ride(name) -> None:
     assert restraint.notes[0].startswith("1 water and 1 single ion are held")
 
 
-def test_a_model_without_waters_holds_nothing(small_data: Path) -> None:
-    model = read_model(small_data / "emd5925_frag/5925_native.pdb")
-    (restraint,) = make_restraints("water", model.topology, model.positions)
+def test_a_model_without_waters_holds_nothing(emd5925: Model) -> None:
+    (restraint,) = make_restraints("water", emd5925.topology, emd5925.positions)
     assert restraint.n_terms == 0 and not restraint.notes
-    assert restraint.create_force().getNumBonds() == 0 and not restraint.violations(model.positions)
+    assert restraint.create_force().getNumBonds() == 0 and not restraint.violations(emd5925.positions)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
+from openmm_density.models import Model
 from openmm_density.models.structures import read_model
 from openmm_density.validation.beta_carbons import BetaCarbons
 from openmm_density.validation.geometry import geometry_report
@@ -26,16 +27,15 @@ def test_deposited_models_have_their_beta_carbons_in_place(small_data: Path, nam
     assert carbons.deviations(-model.positions).min() > 2.0
 
 
-def test_a_beta_carbon_out_of_place_is_named(small_data: Path) -> None:
-    model = read_model(small_data / "emd6374_frag/6374_native.pdb")
-    atoms = {atom.name: atom.index for atom in next(iter(model.topology.residues())).atoms()}
-    carbons = BetaCarbons(model.topology)
-    axis = model.positions[atoms["CB"]] - model.positions[atoms["CA"]]
+def test_a_beta_carbon_out_of_place_is_named(emd6374: Model) -> None:
+    atoms = {atom.name: atom.index for atom in next(iter(emd6374.topology.residues())).atoms()}
+    carbons = BetaCarbons(emd6374.topology)
+    axis = emd6374.positions[atoms["CB"]] - emd6374.positions[atoms["CA"]]
     for away, outliers in ((0.0, []), (0.5, ["D MET 1"])):
-        positions = model.positions.copy()
+        positions = emd6374.positions.copy()
         positions[atoms["CB"]] += away * axis / np.linalg.norm(axis)
-        report = geometry_report(model.topology, positions)
+        report = geometry_report(emd6374.topology, positions)
         assert report.c_beta_outliers == outliers and report.c_beta_outlier_count == len(outliers)
         assert report.c_beta_count == len(carbons.residues)
         moved = carbons.deviations(positions)[0]
-        assert abs(moved - carbons.deviations(model.positions)[0]) <= away and (moved >= 0.25) == bool(away)
+        assert abs(moved - carbons.deviations(emd6374.positions)[0]) <= away and (moved >= 0.25) == bool(away)

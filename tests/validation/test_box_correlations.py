@@ -32,31 +32,29 @@ def test_the_correlations_are_those_of_cctbx(small_data, case):
     np.testing.assert_allclose(found, BY_CCTBX[case], atol=2e-3)
 
 
-def test_a_map_of_the_model_itself_correlates_wholly_and_b_factors_count(small_data):
-    model = read_model(small_data / "emd5925_frag" / "5925_native.pdb")
+def test_a_map_of_the_model_itself_correlates_wholly_and_b_factors_count(small_data, emd5925):
     given = DensityMap.from_file(small_data / "emd5925_frag" / "emd5925.mrc.gz")
     simulated = DensityMap.simulate(
-        model.topology, model.positions, 4.0, like=given, b_factors=model.b_factors
+        emd5925.topology, emd5925.positions, 4.0, like=given, b_factors=emd5925.b_factors
     )
-    arguments = simulated, model.topology, model.positions, 4.0
-    own = box_correlations(*arguments, b_factors=model.b_factors)
+    arguments = simulated, emd5925.topology, emd5925.positions, 4.0
+    own = box_correlations(*arguments, b_factors=emd5925.b_factors)
     np.testing.assert_allclose(own, 1, atol=1e-4)
     assert all(other < same for other, same in zip(box_correlations(*arguments), own))
     # An atom that is half there scatters half.
-    occupancies = np.linspace(0.3, 1, len(model.positions))
-    half = box_correlations(*arguments, b_factors=model.b_factors, occupancies=occupancies)
+    occupancies = np.linspace(0.3, 1, len(emd5925.positions))
+    half = box_correlations(*arguments, b_factors=emd5925.b_factors, occupancies=occupancies)
     assert half.cc_mask < own.cc_mask
 
 
-def test_of_a_crystal_there_is_no_box_and_away_from_the_map_nothing(small_data):
+def test_of_a_crystal_there_is_no_box_and_away_from_the_map_nothing(small_data, emd5925):
     model = read_model(small_data / "xray_1g8a_P21" / "1G8A_refined.pdb")
     crystal = DensityMap.from_file(small_data / "xray_1g8a_P21" / "composite_omit_map.mtz")
     found = box_correlations(crystal, model.topology, model.positions, 1.8, b_factors=model.b_factors)
     assert found.cc_mask > 0.8 and found.cc_volume > 0.8 and found.cc_peaks is found.cc_box is None
     given = DensityMap.from_file(small_data / "emd5925_frag" / "emd5925.mrc.gz")
-    native = read_model(small_data / "emd5925_frag" / "5925_native.pdb")
-    assert box_correlations(given, native.topology, native.positions + 500, 4.0) == (None,) * 4
+    assert box_correlations(given, emd5925.topology, emd5925.positions + 500, 4.0) == (None,) * 4
     with pytest.raises(InputError, match="resolution"):
-        box_correlations(given, native.topology, native.positions, -1)
+        box_correlations(given, emd5925.topology, emd5925.positions, -1)
     with pytest.raises(InputError, match="atom"):
         box_correlations(given, app.Topology(), np.zeros((0, 3)), 4.0)

@@ -83,12 +83,11 @@ def part_of(topology, positions, n_residues):
 
 
 @pytest.fixture(scope="module")
-def fragment(small_data):
+def fragment(small_data, emd5925):
     """A cryo-EM fragment of 94 residues in its map, with resolution."""
-    model = read_model(small_data / "emd5925_frag" / "5925_native.pdb")
     density_map = DensityMap.from_file(small_data / "emd5925_frag" / "emd5925.mrc.gz")
-    positions = positions_in_angstrom(model.positions)
-    return density_map, model.topology, positions, 3.64
+    positions = positions_in_angstrom(emd5925.positions)
+    return density_map, emd5925.topology, positions, 3.64
 
 
 @pytest.mark.parametrize(("map_name", "model_name", "resolution", "figure"), TABLE)
@@ -226,18 +225,17 @@ class TestEdges:
             cc_mask(density_map, hydrogen, [[0, 0, 0]], d)
 
 
-def test_the_standard_error_is_how_much_the_correlation_varies_with_the_noise_of_maps(small_data):
-    model = read_model(small_data / "emd5925_frag" / "5925_native.pdb")
+def test_the_standard_error_is_how_much_the_correlation_varies_with_the_noise_of_maps(emd5925):
     resolution, found, told = 4.0, [], []
-    clean = DensityMap.simulate(model.topology, model.positions, resolution, 1.3)
+    clean = DensityMap.simulate(emd5925.topology, emd5925.positions, resolution, 1.3)
     frequencies = np.meshgrid(*(np.fft.fftfreq(n, 1.3) for n in clean.data.shape), indexing="ij")
     band = sum(each**2 for each in frequencies) < 1 / resolution**2
     for seed in range(30):
         white = np.random.default_rng(seed).normal(size=clean.data.shape)
         noise = np.fft.ifftn(np.fft.fftn(white) * band).real
         noisy = replace(clean, data=(clean.data + noise * 1.5 * clean.data.std() / noise.std()).astype("f4"))
-        correlation = MapCorrelation(noisy, model.topology, resolution)
-        found.append(correlation.cc_mask(model.positions))
-        told.append(correlation.standard_error(model.positions))
+        correlation = MapCorrelation(noisy, emd5925.topology, resolution)
+        found.append(correlation.cc_mask(emd5925.positions))
+        told.append(correlation.standard_error(emd5925.positions))
     assert 0.7 < np.mean(found) < 0.95
     assert np.std(found) / np.mean(told) == pytest.approx(1.0, abs=0.4)

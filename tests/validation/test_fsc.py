@@ -53,9 +53,8 @@ def test_shells_are_those_of_a_loop_over_all_coefficients(shape, skew):
     assert found.frequency[-1] + width / 2 <= 0.5 / np.linalg.norm(matrix, axis=0).max() + 1e-9
 
 
-def test_half_maps_fall_where_the_noise_takes_over(small_data):
-    model = read_model(small_data / "emd5925_frag/5925_native.pdb")
-    clean = DensityMap.simulate(model.topology, model.positions, 3.0, 1.0)
+def test_half_maps_fall_where_the_noise_takes_over(emd5925):
+    clean = DensityMap.simulate(emd5925.topology, emd5925.positions, 3.0, 1.0)
     rng = np.random.default_rng(5)
     halves = []
     for _ in range(2):
@@ -64,7 +63,7 @@ def test_half_maps_fall_where_the_noise_takes_over(small_data):
         halves.append(replace(clean, data=clean.data + noise))
     found = half_map_fsc(*halves)
     assert found.resolution(HALF_MAP_THRESHOLD, dips=False) == pytest.approx(3.0, abs=0.15)
-    masked = half_map_fsc(*halves, model.positions)
+    masked = half_map_fsc(*halves, emd5925.positions)
     assert masked.resolution(HALF_MAP_THRESHOLD, dips=False) == pytest.approx(3.0, abs=0.25)
     middle = (masked.frequency > 0.25) & (masked.frequency < 0.3)
     assert masked.correlation[middle].mean() > np.interp(0.275, found.frequency, found.correlation)

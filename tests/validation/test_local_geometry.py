@@ -17,11 +17,6 @@ from openmm_density.validation.local_geometry import LocalGeometry, Worse
 
 
 @pytest.fixture(scope="module")
-def haemoglobin(small_data: Path) -> Model:
-    return read_model(small_data / "emd3488_5ni1" / "5ni1_updated.cif")
-
-
-@pytest.fixture(scope="module")
 def kinesin(small_data: Path) -> Model:
     return read_model(small_data / "emd6187_kinesin" / "1bg2_K_fitted.pdb")
 

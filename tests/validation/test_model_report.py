@@ -9,7 +9,6 @@ import pytest
 from openmm_density import DensityMap
 from openmm_density.base.errors import InputError
 from openmm_density.cli import main
-from openmm_density.models import read_model
 from openmm_density.validation.correlation import MapCorrelation
 from openmm_density.validation.fsc import model_fsc
 from openmm_density.validation.geometry import geometry_report
@@ -32,23 +31,18 @@ def density_map(map_path):
 
 
 @pytest.fixture(scope="module")
-def native(small_data):
-    return read_model(small_data / "emd5925_frag" / "5925_native.pdb")
+def start(emd5925):
+    return shaken(emd5925, 0.6)
 
 
 @pytest.fixture(scope="module")
-def start(native):
-    return shaken(native, 0.6)
+def reports(density_map, emd5925, start):
+    return [report(model.topology, model.positions, density_map, RESOLUTION) for model in (start, emd5925)]
 
 
-@pytest.fixture(scope="module")
-def reports(density_map, native, start):
-    return [report(model.topology, model.positions, density_map, RESOLUTION) for model in (start, native)]
-
-
-def test_a_report_holds_what_each_measure_gives(reports, density_map, native):
+def test_a_report_holds_what_each_measure_gives(reports, density_map, emd5925):
     found = json.loads(json.dumps(reports[1], allow_nan=False))
-    topology, positions = native.topology, native.positions
+    topology, positions = emd5925.topology, emd5925.positions
     overall, residues = MapCorrelation(density_map, topology, RESOLUTION).evaluate(positions)
     scores = q_scores(density_map, topology, positions)
     curve = model_fsc(density_map, topology, positions, RESOLUTION)
@@ -69,8 +63,8 @@ def test_a_report_holds_what_each_measure_gives(reports, density_map, native):
     assert found["geometry"] == geometry_report(topology, positions).as_dict()
 
 
-def test_residues_side_by_side(reports, density_map, native):
-    moved = report(native.topology, native.positions + np.array([1.0, 0, 0]), density_map, RESOLUTION)
+def test_residues_side_by_side(reports, density_map, emd5925):
+    moved = report(emd5925.topology, emd5925.positions + np.array([1.0, 0, 0]), density_map, RESOLUTION)
     rows = residue_changes(moved, reports[1])
     assert rows[0]["residue"] == "A MET 1" and "q_score_reference" not in rows[0]
     beside = residue_changes(moved, moved, [None, *reports[1]["residues"][1:]])
@@ -84,18 +78,18 @@ def test_residues_side_by_side(reports, density_map, native):
         residue_changes(shorter, moved)
 
 
-def test_what_is_undefined_is_none(density_map, native):
-    away = native.positions.copy()
-    residue = list(native.topology.residues())[5]
+def test_what_is_undefined_is_none(density_map, emd5925):
+    away = emd5925.positions.copy()
+    residue = list(emd5925.topology.residues())[5]
     away[[atom.index for atom in residue.atoms()]] += 60
-    found = report(native.topology, away, density_map, RESOLUTION)
+    found = report(emd5925.topology, away, density_map, RESOLUTION)
     assert found["residues"][5]["residue"] == "A ASP 6"
     assert found["residues"][5]["correlation"] is found["residues"][5]["q_score"] is None
-    outside = map_report(native.topology, native.positions + 500.0, density_map, RESOLUTION)
+    outside = map_report(emd5925.topology, emd5925.positions + 500.0, density_map, RESOLUTION)
     assert outside["cc_mask"] == 0.0
     assert outside["q_score"] is outside["fsc"] is outside["fsc_resolution"] is outside["fsc_falls"] is None
     with pytest.raises(InputError, match="positions"):
-        report(native.topology, away[1:], density_map, RESOLUTION)
+        report(emd5925.topology, away[1:], density_map, RESOLUTION)
 
 
 @pytest.fixture(scope="module")

@@ -2,22 +2,16 @@ from __future__ import annotations
 
 import itertools
 import sys
-from pathlib import Path
 
 import mdtraj
 import numpy as np
 import pytest
 from openmm import app
 
-from openmm_density.models import Model, read_model
+from openmm_density.models import Model
 from openmm_density.validation.geometry import GeometryReport, compare_geometry, geometry_report, ramachandran
 
 PARTS = ("count", "favoured_count", "allowed_count", "outlier_count", "outliers")
-
-
-@pytest.fixture(scope="module")
-def native(small_data: Path) -> Model:
-    return read_model(small_data / "emd6374_frag/6374_native.pdb")
 
 
 def torsions_by_mdtraj(model: Model) -> dict[int, tuple[float, float]]:
@@ -30,9 +24,9 @@ def torsions_by_mdtraj(model: Model) -> dict[int, tuple[float, float]]:
     return {i: (phi[i], psi[i]) for i in phi.keys() & psi.keys()}
 
 
-def test_backbone_torsions_agree_with_mdtraj(native: Model) -> None:
-    found = ramachandran(native.topology, native.positions)
-    expected = torsions_by_mdtraj(native)
+def test_backbone_torsions_agree_with_mdtraj(emd6374: Model) -> None:
+    found = ramachandran(emd6374.topology, emd6374.positions)
+    expected = torsions_by_mdtraj(emd6374)
     assert found.residues.tolist() == sorted(expected)
     angles = np.degrees(np.stack([found.phi, found.psi], axis=1))
     np.testing.assert_allclose(angles, [expected[i] for i in sorted(expected)], atol=0.1)
@@ -87,11 +81,11 @@ def test_the_plot_has_no_seam(phi: float, psi: float, region: str) -> None:
     assert ramachandran(*tripeptide("ALA", "ALA", phi, psi)).regions.tolist() == [region]
 
 
-def test_without_pyrama_only_the_plot_is_missing(native: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    with_tables = geometry_report(native.topology, native.positions)
+def test_without_pyrama_only_the_plot_is_missing(emd6374: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_tables = geometry_report(emd6374.topology, emd6374.positions)
     assert with_tables.notes == []
     monkeypatch.setitem(sys.modules, "pyrama", None)
-    assert_only_the_plot_is_missing(native, with_tables)
+    assert_only_the_plot_is_missing(emd6374, with_tables)
 
 
 def assert_only_the_plot_is_missing(model: Model, with_tables: GeometryReport) -> None:

@@ -10,9 +10,8 @@ from openmm_density.validation.segment_overlap import segment_overlap
 
 
 @pytest.fixture(scope="module")
-def fragment(small_data):
-    model = read_model(small_data / "emd5925_frag" / "5925_native.pdb")
-    return model, DensityMap.from_file(small_data / "emd5925_frag" / "emd5925.mrc.gz")
+def fragment(small_data, emd5925):
+    return emd5925, DensityMap.from_file(small_data / "emd5925_frag" / "emd5925.mrc.gz")
 
 
 def by_formula(model, density_map, resolution, window):
@@ -53,17 +52,16 @@ def test_it_is_near_that_of_tempy(fragment):
     assert np.mean(found) == pytest.approx(0.834, abs=0.005)
 
 
-def test_chains_ligands_and_what_is_elsewhere(small_data):
-    model = read_model(small_data / "emd3488_5ni1" / "5ni1_updated.cif")
+def test_chains_ligands_and_what_is_elsewhere(small_data, haemoglobin):
     density_map = DensityMap.from_file(small_data / "emd3488_5ni1" / "emd_3488.mrc")
-    found = segment_overlap(density_map, model.topology, model.positions, 3.2)
-    residues = list(model.topology.residues())
+    found = segment_overlap(density_map, haemoglobin.topology, haemoglobin.positions, 3.2)
+    residues = list(haemoglobin.topology.residues())
     heme = [residue.index for residue in residues if residue.name == "HEM"]
     assert len(heme) == 4 and np.isnan(found[heme]).all()
     # Two chains are in the map; a window does not reach from one into the next.
     assert np.isfinite(found[[r.index for r in residues if r.chain.id == "A" and r.name == "LYS"]]).all()
-    alone = segment_overlap(density_map, model.topology, model.positions, 3.2, window=1)
+    alone = segment_overlap(density_map, haemoglobin.topology, haemoglobin.positions, 3.2, window=1)
     last = max(r.index for r in residues if r.chain.id == "A" and np.isfinite(found[r.index]))
     assert found[last] != alone[last]
-    away = segment_overlap(density_map, model.topology, model.positions + 900, 3.2)
+    away = segment_overlap(density_map, haemoglobin.topology, haemoglobin.positions + 900, 3.2)
     assert np.isnan(away).all()

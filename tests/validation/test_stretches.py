@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from openmm_density import DensityMap
-from openmm_density.models import read_model
 from openmm_density.validation.model_report import map_report, residue_changes
 from openmm_density.validation.stretches import doubtful_stretches
 
@@ -21,23 +20,18 @@ def density_map(small_data):
 
 
 @pytest.fixture(scope="module")
-def native(small_data):
-    return read_model(small_data / "emd5925_frag" / "5925_native.pdb")
+def good(density_map, emd5925):
+    return map_report(emd5925.topology, emd5925.positions, density_map, RESOLUTION)
 
 
 @pytest.fixture(scope="module")
-def good(density_map, native):
-    return map_report(native.topology, native.positions, density_map, RESOLUTION)
-
-
-@pytest.fixture(scope="module")
-def spoilt(density_map, native):
+def spoilt(density_map, emd5925):
     """Return the report of the native model with residues 40 to 46 out of their density."""
-    positions = native.positions.copy()
-    for residue in native.topology.residues():
+    positions = emd5925.positions.copy()
+    for residue in emd5925.topology.residues():
         if 40 <= int(residue.id) <= 46:
             positions[[atom.index for atom in residue.atoms()]] += np.array([2.5, -2.5, 0.0])
-    return map_report(native.topology, positions, density_map, RESOLUTION)
+    return map_report(emd5925.topology, positions, density_map, RESOLUTION)
 
 
 def test_what_a_fit_spoilt_is_named(good, spoilt):

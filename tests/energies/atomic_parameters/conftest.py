@@ -7,7 +7,7 @@ import pytest
 from scipy import ndimage
 
 from openmm_density import DensityMap
-from openmm_density.models.structures import Model, read_model
+from openmm_density.models.structures import Model
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,10 @@ class KnownModel:
 
 
 @pytest.fixture(scope="session")
-def known(small_data) -> KnownModel:
-    model = read_model(small_data / "emd5925_frag" / "5925_native.pdb")
-    atoms = list(model.topology.atoms())
+def known(emd5925) -> KnownModel:
+    atoms = list(emd5925.topology.atoms())
     smooth = ndimage.gaussian_filter1d(np.random.default_rng(2).standard_normal(97), 3.0)
     logarithm = (smooth / smooth.std())[[atom.residue.index for atom in atoms]]
     logarithm += [0.0 if atom.name in ("N", "CA", "C", "O") else 0.4 for atom in atoms]
     b_factors = np.clip(40 * np.exp(0.6 * logarithm), 10, 150)
-    return KnownModel(model, b_factors, np.array([atom.residue.index for atom in atoms]))
+    return KnownModel(emd5925, b_factors, np.array([atom.residue.index for atom in atoms]))

@@ -96,15 +96,13 @@ def test_a_level_that_fits_noise_is_not_taken():
     assert "Those per atom were not taken" in check.notes("residue")[1]
 
 
-def test_real_map_agrees_with_deposited_b_factors(small_data):
+def test_real_map_agrees_with_deposited_b_factors(small_data, emd6374):
     """EMD-6374 at 2.9 Å: what phenix.real_space_refine found, by residue."""
-    from openmm_density.models.structures import read_model
 
-    model = read_model(small_data / "emd6374_frag" / "6374_native.pdb")
     density_map = DensityMap.from_file(small_data / "emd6374_frag" / "emd6374.mrc.gz")
-    refined = BFactorRefinement(model, density_map, 2.9).refine()
-    rows = b_factor_rows(model.topology, refined)
-    deposited = b_factor_rows(model.topology, replace(refined, b_factors=model.b_factors))
+    refined = BFactorRefinement(emd6374, density_map, 2.9).refine()
+    rows = b_factor_rows(emd6374.topology, refined)
+    deposited = b_factor_rows(emd6374.topology, replace(refined, b_factors=emd6374.b_factors))
     found, given = ([row["b_factor"] for row in each] for each in (rows, deposited))
     assert np.corrcoef(found, given)[0, 1] > 0.7
     assert refined.cc > refined.cc_uniform + 0.02

@@ -19,65 +19,60 @@ RESOLUTION = 3.0
 
 
 @pytest.fixture(scope="module")
-def native(small_data: Path) -> Model:
-    return read_model(small_data / "emd6374_frag/6374_native.pdb")
-
-
-@pytest.fixture(scope="module")
-def search(native: Model) -> RegisterSearch:
-    return RegisterSearch(native.topology)
+def search(emd6374: Model) -> RegisterSearch:
+    return RegisterSearch(emd6374.topology)
 
 
 def alpha_carbons(model: Model) -> np.ndarray:
     return np.array([atom.index for atom in model.topology.atoms() if atom.name == "CA"])
 
 
-def test_a_shifted_stretch_lies_where_its_neighbours_lay(native: Model, search: RegisterSearch) -> None:
+def test_a_shifted_stretch_lies_where_its_neighbours_lay(emd6374: Model, search: RegisterSearch) -> None:
     (chain,) = search.chains
-    carbons = alpha_carbons(native)
+    carbons = alpha_carbons(emd6374)
     for by in (1, -1):
-        shifted = search.shifted(native.positions, [Stretch(chain, 120, 135)], by)
+        shifted = search.shifted(emd6374.positions, [Stretch(chain, 120, 135)], by)
         core = np.arange(120, 136)
-        np.testing.assert_allclose(shifted[carbons[core]], native.positions[carbons[core + by]], atol=1e-9)
+        np.testing.assert_allclose(shifted[carbons[core]], emd6374.positions[carbons[core + by]], atol=1e-9)
         rest = np.setdiff1d(np.arange(len(chain)), np.arange(120 - FLANK, 136 + FLANK))
-        np.testing.assert_array_equal(shifted[carbons[rest]], native.positions[carbons[rest]])
+        np.testing.assert_array_equal(shifted[carbons[rest]], emd6374.positions[carbons[rest]])
         # Flanks follow, the less the farther away they are.
-        steps = np.linalg.norm(shifted[carbons] - native.positions[carbons], axis=1)[136 : 136 + FLANK]
+        steps = np.linalg.norm(shifted[carbons] - emd6374.positions[carbons], axis=1)[136 : 136 + FLANK]
         assert (np.diff(steps) < 0).all() and 0 < steps[-1] < steps[0] < 3.8
     # Residues keep their shape and chirality.
     atoms = search.atoms_of(Stretch(chain, 120, 135).region)
-    assert set(np.flatnonzero((shifted != native.positions).any(axis=1))) <= set(atoms.tolist())
-    for residue in native.topology.residues():
+    assert set(np.flatnonzero((shifted != emd6374.positions).any(axis=1))) <= set(atoms.tolist())
+    for residue in emd6374.topology.residues():
         if 120 <= residue.index <= 135:
             own = [atom.index for atom in residue.atoms()]
             before, after = (
-                np.linalg.norm(x[own][:, None] - x[own], axis=-1) for x in (native.positions, shifted)
+                np.linalg.norm(x[own][:, None] - x[own], axis=-1) for x in (emd6374.positions, shifted)
             )
             np.testing.assert_allclose(after, before, atol=1e-9)
-            sides = [np.linalg.det(x[own[1:4]] - x[own[0]]) for x in (native.positions, shifted)]
+            sides = [np.linalg.det(x[own[1:4]] - x[own[0]]) for x in (emd6374.positions, shifted)]
             assert sides[0] == pytest.approx(sides[1], abs=1e-9)
 
 
-def test_there_and_back_is_where_it_was(native: Model, search: RegisterSearch) -> None:
+def test_there_and_back_is_where_it_was(emd6374: Model, search: RegisterSearch) -> None:
     (chain,) = search.chains
-    carbons = alpha_carbons(native)
+    carbons = alpha_carbons(emd6374)
     stretch = Stretch(chain, 120, 135)
-    back = search.shifted(search.shifted(native.positions, [stretch], 1), [stretch], -1)
+    back = search.shifted(search.shifted(emd6374.positions, [stretch], 1), [stretch], -1)
     core = carbons[121:136]
-    np.testing.assert_allclose(back[core], native.positions[core], atol=1e-9)
+    np.testing.assert_allclose(back[core], emd6374.positions[core], atol=1e-9)
 
 
-def test_a_stretch_out_of_register_is_doubtful(native: Model, search: RegisterSearch) -> None:
-    simulated = DensityMap.simulate(native.topology, native.positions, RESOLUTION, 1.0, noise=0.1, seed=1)
-    correlation = MapCorrelation(simulated, native.topology, RESOLUTION)
-    molecule = Molecule(native.topology)
+def test_a_stretch_out_of_register_is_doubtful(emd6374: Model, search: RegisterSearch) -> None:
+    simulated = DensityMap.simulate(emd6374.topology, emd6374.positions, RESOLUTION, 1.0, noise=0.1, seed=1)
+    correlation = MapCorrelation(simulated, emd6374.topology, RESOLUTION)
+    molecule = Molecule(emd6374.topology)
 
     def candidates(positions: np.ndarray) -> list[list[Stretch]]:
         return search.candidates(falls(molecule, positions, correlation.residue_correlations(positions)))
 
-    assert candidates(native.positions) == []
+    assert candidates(emd6374.positions) == []
     (chain,) = search.chains
-    wrong = search.shifted(native.positions, [Stretch(chain, 60, 70), Stretch(chain, 150, 165)], 1)
+    wrong = search.shifted(emd6374.positions, [Stretch(chain, 60, 70), Stretch(chain, 150, 165)], 1)
     found = candidates(wrong)
     for begin, end in ((60, 70), (150, 165)):
         # To a few residues, which flanks make good.

@@ -24,19 +24,14 @@ STRENGTH = 60.0
 
 
 @pytest.fixture(scope="module")
-def native(small_data: Path) -> Model:
-    return read_model(small_data / "emd5925_frag/5925_native.pdb")
+def density(emd5925: Model) -> DensityFit:
+    simulated = DensityMap.simulate(emd5925.topology, emd5925.positions, RESOLUTION, 1.0, noise=0.1, seed=1)
+    return DensityFit(simulated, emd5925.topology, RESOLUTION, weights="number", positions=emd5925.positions)
 
 
 @pytest.fixture(scope="module")
-def density(native: Model) -> DensityFit:
-    simulated = DensityMap.simulate(native.topology, native.positions, RESOLUTION, 1.0, noise=0.1, seed=1)
-    return DensityFit(simulated, native.topology, RESOLUTION, weights="number", positions=native.positions)
-
-
-@pytest.fixture(scope="module")
-def search(native: Model, density: DensityFit) -> RotamerSearch:
-    return search_in(native, density)
+def search(emd5925: Model, density: DensityFit) -> RotamerSearch:
+    return search_in(emd5925, density)
 
 
 def search_in(model: Model, density: DensityFit) -> RotamerSearch:
@@ -57,16 +52,16 @@ def misplaced(model: Model, numbers: list[int]) -> tuple[np.ndarray, dict[int, l
 
 
 def test_turned_side_chains_are_turned_back(
-    native: Model, density: DensityFit, search: RotamerSearch
+    emd5925: Model, density: DensityFit, search: RotamerSearch
 ) -> None:
     # Tyrosines, a tryptophan, phenylalanines, a valine and a glutamate.
-    positions, wrong = misplaced(native, [9, 11, 26, 56, 59, 72, 91])
+    positions, wrong = misplaced(emd5925, [9, 11, 26, 56, 59, 72, 91])
     improved, turned = search.improved(positions)
     assert set(wrong) <= set(turned)
     for atoms in wrong.values():
         # Rings and carboxylates may come back with their two sides exchanged.
         before, after = (
-            np.linalg.norm(x[atoms][:, None] - native.positions[atoms], axis=-1).min(axis=1)
+            np.linalg.norm(x[atoms][:, None] - emd5925.positions[atoms], axis=-1).min(axis=1)
             for x in (positions, improved)
         )
         assert after.max() < 0.8 < before.max()
@@ -115,58 +110,59 @@ def check_deposited(folder: Path, model: str, density_map: str, resolution: floa
     assert len(turned) == 0
 
 
-def test_only_torsions_of_side_chains_change(native: Model, search: RotamerSearch) -> None:
-    positions, wrong = misplaced(native, [9, 56])
+def test_only_torsions_of_side_chains_change(emd5925: Model, search: RotamerSearch) -> None:
+    positions, wrong = misplaced(emd5925, [9, 56])
     near = np.array([residue + step for residue in wrong for step in range(-2, 3)])
     improved, turned = search.improved(positions, near)
     moved = np.flatnonzero((improved != positions).any(axis=1))
-    atoms = list(native.topology.atoms())
+    atoms = list(emd5925.topology.atoms())
     assert {atoms[i].residue.index for i in moved} == set(turned)
     assert not {atoms[i].name for i in moved} & {"N", "CA", "C", "O", "CB"}
-    for bond in native.topology.bonds():
+    for bond in emd5925.topology.bonds():
         i, j = (atom.index for atom in bond)
         length = np.linalg.norm(improved[i] - improved[j])
         assert length == pytest.approx(np.linalg.norm(positions[i] - positions[j]), abs=1e-6)
 
 
-def test_what_is_not_fitted_stays(native: Model, density: DensityFit) -> None:
-    positions, wrong = misplaced(native, [9, 56])
+def test_what_is_not_fitted_stays(emd5925: Model, density: DensityFit) -> None:
+    positions, wrong = misplaced(emd5925, [9, 56])
     first, second = wrong
     others = np.setdiff1d(density.atoms, wrong[first][:1])
     partial = DensityFit(
-        density.target, native.topology, RESOLUTION, atoms=others, weights="number", positions=positions
+        density.target, emd5925.topology, RESOLUTION, atoms=others, weights="number", positions=positions
     )
-    _, turned = search_in(native, partial).improved(positions, np.array([first, second]))
+    _, turned = search_in(emd5925, partial).improved(positions, np.array([first, second]))
     assert second in turned and first not in turned
 
 
-def test_ligands_of_metals_stay(small_data: Path) -> None:
-    model = read_model(small_data / "emd3488_5ni1/5ni1_updated.cif")
-    inverse = DensityMap.simulate(model.topology, model.positions, 4.0, 2.0)
+def test_ligands_of_metals_stay(haemoglobin: Model) -> None:
+    inverse = DensityMap.simulate(haemoglobin.topology, haemoglobin.positions, 4.0, 2.0)
     # In the negative of their density all side chains want to be somewhere else.
     away = DensityMap(inverse.data.max() - inverse.data, inverse.matrix, inverse.origin)
-    numbers = [0.0 if is_hydrogen(atom) else atom.element.atomic_number for atom in model.topology.atoms()]
-    search = RotamerSearch(Molecule(model.topology), DensityModel(away, np.array(numbers), 0.9, 1e7))
-    irons = [atom.index for atom in model.topology.atoms() if atom.element.symbol.upper() == "FE"]
+    numbers = [
+        0.0 if is_hydrogen(atom) else atom.element.atomic_number for atom in haemoglobin.topology.atoms()
+    ]
+    search = RotamerSearch(Molecule(haemoglobin.topology), DensityModel(away, np.array(numbers), 0.9, 1e7))
+    irons = [atom.index for atom in haemoglobin.topology.atoms() if atom.element.symbol.upper() == "FE"]
     assert irons
     bound, free = [], []
-    for residue in model.topology.residues():
+    for residue in haemoglobin.topology.residues():
         if residue.name == "HIS":
-            places = model.positions[[atom.index for atom in residue.atoms()]]
-            nearest = np.linalg.norm(places[:, None] - model.positions[irons], axis=-1).min()
+            places = haemoglobin.positions[[atom.index for atom in residue.atoms()]]
+            nearest = np.linalg.norm(places[:, None] - haemoglobin.positions[irons], axis=-1).min()
             (bound if nearest < 2.5 else free).append(residue.index)
-    _, turned = search.improved(model.positions, np.array([*bound, *free[:6]]))
+    _, turned = search.improved(haemoglobin.positions, np.array([*bound, *free[:6]]))
     assert bound and not set(bound) & set(turned)
     assert set(free) & set(turned)
 
 
-def test_what_the_map_says_nothing_of_stays(native: Model, density: DensityFit) -> None:
-    positions, wrong = misplaced(native, [9, 56])
+def test_what_the_map_says_nothing_of_stays(emd5925: Model, density: DensityFit) -> None:
+    positions, wrong = misplaced(emd5925, [9, 56])
     first, second = wrong
-    weights = np.ones(native.topology.getNumAtoms())
+    weights = np.ones(emd5925.topology.getNumAtoms())
     weights[wrong[first]] = 0.0
     blind = DensityFit(
-        density.target, native.topology, RESOLUTION, weights=weights, positions=native.positions
+        density.target, emd5925.topology, RESOLUTION, weights=weights, positions=emd5925.positions
     )
-    _, turned = search_in(native, blind).improved(positions, np.array([first, second]))
+    _, turned = search_in(emd5925, blind).improved(positions, np.array([first, second]))
     assert turned == [second]

@@ -17,7 +17,7 @@ from openmm_density.extensions.rebuilding.side_chain_evidence import (
     FREQUENCIES,
     SideChainEvidence,
 )
-from openmm_density.models import read_model
+from openmm_density.models import Model, read_model
 
 REAL = {
     "emd5925_frag": ("5925_native.pdb", "emd5925.mrc.gz", 3.64),
@@ -53,11 +53,11 @@ def test_ten_residues_of_a_deposited_model_tell_their_register_in_its_map(
     assert np.trace(odds) > 20.0
 
 
-def test_at_4_angstrom_twenty_residues_do(small_data: Path) -> None:
-    model = read_model(small_data / "emd6374_frag/6374_native.pdb")  # nothing was learnt from it
-    simulated = DensityMap.simulate(model.topology, model.positions, 4.0, 1.0, noise=0.5, seed=11)
-    (chain,) = RegisterSearch(model.topology).chains
-    odds = SideChainEvidence(model.topology, simulated, 4.0).log_odds(model.positions, chain)
+def test_at_4_angstrom_twenty_residues_do(emd6374: Model) -> None:
+    # Nothing was learnt from this model.
+    simulated = DensityMap.simulate(emd6374.topology, emd6374.positions, 4.0, 1.0, noise=0.5, seed=11)
+    (chain,) = RegisterSearch(emd6374.topology).chains
+    odds = SideChainEvidence(emd6374.topology, simulated, 4.0).log_odds(emd6374.positions, chain)
     right, windows = in_register(odds, 20)
     assert right == windows
 

@@ -10,7 +10,7 @@ import numpy as np
 from openmm_density.extensions.rebuilding.molecule import Molecule
 from openmm_density.extensions.rebuilding.peptide_search import turned_about
 from openmm_density.extensions.rebuilding.suspicions import FALLEN, falls, unusual_torsions
-from openmm_density.models import read_model
+from openmm_density.models import Model, read_model
 from openmm_density.models.confidence import Confidence
 from openmm_density.models.preparation import prepare
 
@@ -18,36 +18,34 @@ from .searched import Going, rebuilding_of, simulated
 
 
 def test_what_fits_worse_than_all_around_it_falls_and_a_region_that_is_seen_less_does_not(
-    small_data: Path,
+    emd6374: Model,
 ) -> None:
-    model = read_model(small_data / "emd6374_frag/6374_native.pdb")
-    molecule = Molecule(model.topology)
-    count = model.topology.getNumResidues()
-    alphas = model.positions[[a.index for a in model.topology.atoms() if a.name == "CA"]]
+    molecule = Molecule(emd6374.topology)
+    count = emd6374.topology.getNumResidues()
+    alphas = emd6374.positions[[a.index for a in emd6374.topology.atoms() if a.name == "CA"]]
     # A map that fades from one end of the model to the other.
     along = np.argsort(np.argsort(alphas[:, 0])) / count
     correlations = 0.5 + 0.4 * along
     correlations[100:105] -= 0.2
     correlations[7] = np.nan
-    found = falls(molecule, model.positions, correlations)
+    found = falls(molecule, emd6374.positions, correlations)
     assert np.isnan(found[7]) and np.isfinite(np.delete(found, 7)).all()
     assert found[100:105].min() > 0.1 and (np.delete(found, [7, *range(100, 105)]) < 0.12).all()
     # By the median of all alone a fifth of the model would be as suspicious.
     usual = np.nanmedian(correlations) - correlations
     assert (usual > 0.1).sum() > 30 > 10 > (found > 0.1).sum()
-    assert np.isnan(falls(molecule, model.positions, np.full(count, np.nan))).all()
+    assert np.isnan(falls(molecule, emd6374.positions, np.full(count, np.nan))).all()
 
 
-def test_a_peptide_that_is_flipped_gives_both_its_residues_unusual_torsions(small_data: Path) -> None:
-    model = read_model(small_data / "emd6374_frag/6374_native.pdb")
-    molecule = Molecule(model.topology)
-    before = unusual_torsions(molecule, model.positions)
+def test_a_peptide_that_is_flipped_gives_both_its_residues_unusual_torsions(emd6374: Model) -> None:
+    molecule = Molecule(emd6374.topology)
+    before = unusual_torsions(molecule, emd6374.positions)
     assert before.mean() < 0.05
-    residues = list(model.topology.residues())
+    residues = list(emd6374.topology.residues())
     index = {atom.name: atom.index for residue in residues[150:152] for atom in residue.atoms()}
     first = {atom.name: atom.index for atom in residues[150].atoms()}
     moved = np.array([first["C"], first["O"], index["N"]])
-    wrong = model.positions.copy()
+    wrong = emd6374.positions.copy()
     wrong[moved] = turned_about(wrong[moved], wrong[[first["CA"], index["CA"]]], 180.0)
     after = unusual_torsions(molecule, wrong)
     assert after[150:152].any() and not (after != before)[np.r_[:149, 153 : len(after)]].any()

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import networkx as nx
 import numpy as np
 import pytest
 from openmm import app
 
-from openmm_density.models import Model, read_model
+from openmm_density.models import Model
 from openmm_density.models.chemistry.contacts import ContactAtoms
 
 RADII = {"C": 1.70, "N": 1.55, "O": 1.40, "S": 1.80}
@@ -40,12 +38,11 @@ def clashes_one_by_one(model: Model, positions: np.ndarray) -> set[tuple[int, in
     return {(i, j) for i, j in zip(*np.nonzero(np.triu(clash, 1))) if j not in near[i]}
 
 
-def test_clashes_are_those_of_a_search_one_by_one(small_data: Path) -> None:
-    native = read_model(small_data / "emd5925_frag/5925_native.pdb")
-    centre = native.positions.mean(axis=0)
-    pressed = centre + 0.9 * (native.positions - centre)
-    pairs, clash = ContactAtoms(native.topology).near(pressed)
-    assert {tuple(sorted(pair)) for pair in pairs.tolist()} == clashes_one_by_one(native, pressed)
+def test_clashes_are_those_of_a_search_one_by_one(emd5925: Model) -> None:
+    centre = emd5925.positions.mean(axis=0)
+    pressed = centre + 0.9 * (emd5925.positions - centre)
+    pairs, clash = ContactAtoms(emd5925.topology).near(pressed)
+    assert {tuple(sorted(pair)) for pair in pairs.tolist()} == clashes_one_by_one(emd5925, pressed)
     assert len(pairs) > 20 and len(clash) == len(pairs)
     distances = np.linalg.norm(pressed[pairs[:, 0]] - pressed[pairs[:, 1]], axis=1)
     assert (distances < clash).all()

@@ -522,12 +522,11 @@ def test_bond_lengths_alone_find_what_the_tables_say(small_data, name, hydrogens
     assert found.undetermined == ()
 
 
-def test_haem_is_found_when_it_is_not_flat(small_data):
-    model = read_model(small_data / "emd3488_5ni1/5ni1_updated.cif")
-    noise = np.random.default_rng(3).normal(0.0, 0.3, (model.topology.getNumAtoms(), 3))
-    planes = find_planes(model.topology, np.asarray(model.positions) + noise)
+def test_haem_is_found_when_it_is_not_flat(haemoglobin):
+    noise = np.random.default_rng(3).normal(0.0, 0.3, (haemoglobin.topology.getNumAtoms(), 3))
+    planes = find_planes(haemoglobin.topology, np.asarray(haemoglobin.positions) + noise)
     assert planes.by_residue()["HEM"] == {"ligand": 56}
-    assert find_planes(model.topology, model.positions).by_residue() == planes.by_residue()
+    assert find_planes(haemoglobin.topology, haemoglobin.positions).by_residue() == planes.by_residue()
 
 
 def test_retinal_bound_to_lysine(small_data):
@@ -724,12 +723,11 @@ def test_positions_of_another_model():
         find_planes(topology).deviations(np.zeros((3, 3)))
 
 
-def test_deviations_against_a_plane_fitted_by_singular_values(small_data):
-    model = read_model(small_data / "emd5925_frag/5925_native.pdb")
-    positions = np.asarray(model.positions) + np.random.default_rng(0).normal(
-        0.0, 0.1, np.shape(model.positions)
+def test_deviations_against_a_plane_fitted_by_singular_values(emd5925):
+    positions = np.asarray(emd5925.positions) + np.random.default_rng(0).normal(
+        0.0, 0.1, np.shape(emd5925.positions)
     )
-    planes = find_planes(model.topology, model.positions)
+    planes = find_planes(emd5925.topology, emd5925.positions)
     deviations = planes.deviations(positions)
     everything = []
     for row, plane in enumerate(planes.planes):
