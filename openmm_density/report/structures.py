@@ -48,6 +48,7 @@ class DrawnAtoms:
     def as_dict(self, positions: np.ndarray) -> dict[str, Any]:
         """Return atoms, residues and bonds for the page, with the secondary structure at positions (N, 3) in Å of all atoms."""
         residues = list(dict.fromkeys(atom.residue for atom in self._atoms))
+        labels = [residue_label(residue) for residue in residues]
         place = {residue: number for number, residue in enumerate(residues)}
         codes = secondary_structure(self._topology, positions)
         names, name_codes = _coded([atom.name for atom in self._atoms])
@@ -67,17 +68,14 @@ class DrawnAtoms:
             "element": base64_of(element_codes, "u1"),
             "residue": base64_of(np.array([place[atom.residue] for atom in self._atoms]), "<u4"),
             "bonds": base64_of(np.array(bonds).reshape(-1, 2), "<u4"),
-            "residues": [
-                {
-                    "label": residue_label(residue),
-                    "name": residue.name,
-                    "row": self._rows.get(residue_label(residue)),
-                    "chain": residue.chain.index,
-                    "structure": codes[residue.index],
-                    "polymer": residue_kind(residue) == "polymer",
-                }
-                for residue in residues
-            ],
+            "residues": {
+                "label": labels,
+                "name": [residue.name for residue in residues],
+                "row": [self._rows.get(label) for label in labels],
+                "chain": [residue.chain.index for residue in residues],
+                "structure": [codes[residue.index] for residue in residues],
+                "polymer": [residue_kind(residue) == "polymer" for residue in residues],
+            },
         }
 
 

@@ -53,7 +53,7 @@ def test_copies_are_drawn_by_their_backbones(unit, summary):
     residues = [{"residue": f"A {name.name} {name.id}"} for name in unit.topology.residues()]
     drawn = drawn_models([unit, copies], residues)
     # To choose a residue is to choose that of the unit.
-    rows = [[each["row"] for each in atoms["residues"]] for atoms in drawn["atoms"]]
+    rows = [atoms["residues"]["row"] for atoms in drawn["atoms"]]
     assert rows[0] == list(range(12)) and set(rows[1]) == {None}
     assert shown_copies({"assembly": None}, unit) is None and shown_copies({}, unit) is None
 

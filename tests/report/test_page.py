@@ -92,7 +92,7 @@ def test_data_come_back_as_they_were(read):
     assert attributes == {"type": "application/json", "id": "data"}
     assert not set("<>&\u2028") & set(text)
     data = json.loads(text)
-    assert data["residues"] == [{"residue": WILD}]
+    assert data["residues"] == {"residue": [WILD]}
     assert list(data["figures"]) == ["plot"] and data["figures"]["plot"]["data"][0]["name"] == WILD
 
 
