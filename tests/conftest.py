@@ -15,6 +15,7 @@ import pytest
 if TYPE_CHECKING:
     import mdtraj
 
+    from openmm_density import DensityMap
     from openmm_density.models import Model
 
 # Workers of pytest-xdist run side by side, and so does what they start: a thread each, unless a test or who runs them asks for
@@ -101,6 +102,14 @@ def emd5925() -> Model:
     from openmm_density.models import read_model
 
     return read_model(SMALL_DATA / "emd5925_frag" / "5925_native.pdb")
+
+
+@pytest.fixture(scope="session")
+def map5925() -> DensityMap:
+    """Return the map of EMD-5925, of 3.64 Å, around that chain."""
+    from openmm_density import DensityMap
+
+    return DensityMap.from_file(SMALL_DATA / "emd5925_frag" / "emd5925.mrc.gz")
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ import openmm
 import pytest
 from openmm import app, unit
 
-from openmm_density import DensityFit, DensityMap, InputError
+from openmm_density import DensityFit, InputError
 from openmm_density.energies.forces import backend_problem
 from openmm_density.energies.measures import SIMILARITIES
 from openmm_density.models import read_model
@@ -21,11 +21,6 @@ pytestmark = pytest.mark.skipif(
     backend_problem("TorchForce") is not None,
     reason=f"TorchForce does not work: {backend_problem('TorchForce')}",
 )
-
-
-@pytest.fixture(scope="module")
-def density_map(small_data):
-    return DensityMap.from_file(small_data / "emd5925_frag" / "emd5925.mrc.gz")
 
 
 @pytest.fixture(scope="module")
@@ -58,8 +53,8 @@ def simulation_of(fit, peptide, *, derivative=None, bonds_in_group=1, strength=N
     return simulation
 
 
-def fit_of(density_map, peptide, **options):
-    return DensityFit(density_map, peptide.topology, 3.64, positions=peptide.positions, **options)
+def fit_of(map5925, peptide, **options):
+    return DensityFit(map5925, peptide.topology, 3.64, positions=peptide.positions, **options)
 
 
 def rows_of(text):
@@ -73,8 +68,8 @@ def positions_of(simulation):
 
 @pytest.mark.parametrize("derivative", [True, False])
 @pytest.mark.parametrize("measure", SIMILARITIES)
-def test_similarity_is_that_of_the_energy(density_map, peptide, measure, derivative):
-    fit = fit_of(density_map, peptide, similarity=measure)
+def test_similarity_is_that_of_the_energy(map5925, peptide, measure, derivative):
+    fit = fit_of(map5925, peptide, similarity=measure)
     simulation = simulation_of(fit, peptide, derivative=derivative)
     table = io.StringIO()
     simulation.reporters.append(DensityReporter(table, 3, fit))
@@ -90,8 +85,8 @@ def test_similarity_is_that_of_the_energy(density_map, peptide, measure, derivat
 
 
 @pytest.mark.parametrize("derivative", [True, False])
-def test_strength_of_zero(density_map, peptide, derivative):
-    fit = fit_of(density_map, peptide)
+def test_strength_of_zero(map5925, peptide, derivative):
+    fit = fit_of(map5925, peptide)
     simulation = simulation_of(fit, peptide, derivative=derivative, strength=0.0)
     table = io.StringIO()
     simulation.reporters.append(DensityReporter(table, 2, fit))
@@ -103,20 +98,20 @@ def test_strength_of_zero(density_map, peptide, derivative):
     assert simulation.context.getParameter(fit.parameter_name) == 0
 
 
-def test_reports_do_not_change_the_simulation(density_map, peptide):
-    fit = fit_of(density_map, peptide)
+def test_reports_do_not_change_the_simulation(map5925, peptide):
+    fit = fit_of(map5925, peptide)
     ends = []
     for reports in (False, True):
         simulation = simulation_of(fit, peptide, derivative=False, strength=0.0)
         if reports:
-            simulation.reporters.append(DensityReporter(io.StringIO(), 1, fit, density_map=density_map))
+            simulation.reporters.append(DensityReporter(io.StringIO(), 1, fit, density_map=map5925))
         simulation.step(5)
         ends.append(positions_of(simulation))
     np.testing.assert_array_equal(*ends)
 
 
-def test_a_force_is_known_by_its_parameter(density_map, peptide):
-    fit = fit_of(density_map, peptide)
+def test_a_force_is_known_by_its_parameter(map5925, peptide):
+    fit = fit_of(map5925, peptide)
     simulation = simulation_of(fit, peptide, derivative=False)
     force = simulation.system.getForce(1)
     force.setName("cryo-EM")
@@ -129,11 +124,11 @@ def test_a_force_is_known_by_its_parameter(density_map, peptide):
     assert similarity == pytest.approx(fit.similarity(positions_of(simulation)), rel=1e-5)
 
 
-def test_our_own_force_is_known_by_its_parameter(density_map, peptide):
+def test_our_own_force_is_known_by_its_parameter(map5925, peptide):
     pytest.importorskip("triton")
     from openmm_density.energies.native_force import Computation, make_force
 
-    fit = fit_of(density_map, peptide)
+    fit = fit_of(map5925, peptide)
     force = make_force(Computation(fit.create_module(), None, False), fit.parameter_name, 300.0)
     force.setForceGroup(3)
     simulation = simulation_of(None, peptide)
@@ -147,8 +142,8 @@ def test_our_own_force_is_known_by_its_parameter(density_map, peptide):
 
 
 @pytest.mark.parametrize("nested", [False, True])
-def test_a_force_within_a_collective_variable_is_found(density_map, peptide, nested):
-    fit = fit_of(density_map, peptide)
+def test_a_force_within_a_collective_variable_is_found(map5925, peptide, nested):
+    fit = fit_of(map5925, peptide)
     variable = openmm.CustomCVForce("energy")
     variable.addCollectiveVariable("energy", fit.create_force())
     simulation = simulation_of(None, peptide)
@@ -168,12 +163,12 @@ def test_a_force_within_a_collective_variable_is_found(density_map, peptide, nes
     assert float(row["similarity"]) == pytest.approx(fit.similarity(positions_of(simulation)), rel=1e-5)
 
 
-def test_a_periodic_system_that_the_fit_was_not_given_is_told(density_map, peptide):
-    simulation = simulation_of(fit_of(density_map, peptide), peptide)
+def test_a_periodic_system_that_the_fit_was_not_given_is_told(map5925, peptide):
+    simulation = simulation_of(fit_of(map5925, peptide), peptide)
     simulation.system.getForce(0).setUsesPeriodicBoundaryConditions(True)
     for fit, warned in (
-        (fit_of(density_map, peptide), True),
-        (fit_of(density_map, peptide, periodic=False), False),
+        (fit_of(map5925, peptide), True),
+        (fit_of(map5925, peptide, periodic=False), False),
     ):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -182,9 +177,9 @@ def test_a_periodic_system_that_the_fit_was_not_given_is_told(density_map, pepti
         assert warned or not caught
 
 
-def test_two_maps_in_one_system(density_map, peptide):
+def test_two_maps_in_one_system(map5925, peptide):
     fits = [
-        fit_of(density_map, peptide, parameter_name=name, force_group=group, atoms=atoms)
+        fit_of(map5925, peptide, parameter_name=name, force_group=group, atoms=atoms)
         for name, group, atoms in (("first", 3, "resid 0 to 5"), ("second", 4, "resid 6 to 11"))
     ]
     simulation = simulation_of(fits[0], peptide, derivative=False)
@@ -199,18 +194,16 @@ def test_two_maps_in_one_system(density_map, peptide):
     assert abs(found[0] - found[1]) > 1e-3
 
 
-def test_residues(density_map, peptide):
-    fit = fit_of(density_map, peptide)
+def test_residues(map5925, peptide):
+    fit = fit_of(map5925, peptide)
     simulation = simulation_of(fit, peptide)
     table = io.StringIO()
     simulation.reporters.append(
-        DensityReporter(
-            table, 2, fit, time=False, density_energy=False, strength=False, density_map=density_map
-        )
+        DensityReporter(table, 2, fit, time=False, density_energy=False, strength=False, density_map=map5925)
     )
     simulation.step(2)
     (row,) = rows_of(table.getvalue())
-    overall, residues = MapCorrelation(density_map, peptide.topology, 3.64).evaluate(positions_of(simulation))
+    overall, residues = MapCorrelation(map5925, peptide.topology, 3.64).evaluate(positions_of(simulation))
     assert list(row)[:3] == ["step", "similarity", "cc_mask"]
     assert float(row["cc_mask"]) == pytest.approx(overall, abs=1e-6)
     assert [float(value) for value in list(row.values())[3:]] == pytest.approx(residues.tolist(), abs=1e-6)
@@ -218,8 +211,8 @@ def test_residues(density_map, peptide):
     assert list(row)[3] == f"{first.chain.id} {first.name} {first.id}"
 
 
-def test_files_are_begun_continued_and_replaced(density_map, peptide, tmp_path):
-    fit = fit_of(density_map, peptide)
+def test_files_are_begun_continued_and_replaced(map5925, peptide, tmp_path):
+    fit = fit_of(map5925, peptide)
     simulation = simulation_of(fit, peptide)
     path = tmp_path / "density.csv"
 
@@ -236,8 +229,8 @@ def test_files_are_begun_continued_and_replaced(density_map, peptide, tmp_path):
     assert [row["step"] for row in run()] == ["5", "6"]
 
 
-def test_errors(density_map, peptide, tmp_path):
-    fit = fit_of(density_map, peptide)
+def test_errors(map5925, peptide, tmp_path):
+    fit = fit_of(map5925, peptide)
     with pytest.raises(InputError, match="interval"):
         DensityReporter(io.StringIO(), 0, fit)
     with pytest.raises(InputError, match="no column"):
@@ -257,7 +250,7 @@ def test_errors(density_map, peptide, tmp_path):
     binary.write_bytes(b"\xff\xfe\x00\x01")
     with pytest.raises(InputError, match="cannot be read as a table"):
         DensityReporter(binary, 1, fit, append=True)
-    other = fit_of(density_map, peptide, parameter_name="other")
+    other = fit_of(map5925, peptide, parameter_name="other")
     simulation = simulation_of(fit, peptide)
     simulation.reporters.append(DensityReporter(io.StringIO(), 1, other))
     with pytest.raises(InputError, match='no force of the DensityFit with the parameter "other"'):

@@ -14,7 +14,7 @@ from openmm_density.extensions.predictions import Predictions
 from openmm_density.extensions.predictions.output import confidence_doubts
 from openmm_density.fitting.protocols import find_protocol
 from openmm_density.fitting.unseen import unshown_residues
-from openmm_density.models import read_model
+from openmm_density.models import Model, read_model
 from openmm_density.models.confidence import Confidence
 from openmm_density.models.predictions import residue_confidence
 
@@ -98,15 +98,14 @@ def test_unsure_residues_are_pulled_once_the_map_shows_them(small_data: Path) ->
     assert not len(unshown_residues(topology, correlations, None))
 
 
-def test_the_density_of_some_atoms_pulls_these_alone(small_data: Path) -> None:
-    model = read_model(small_data / FRAGMENT)
-    density_map = DensityMap.from_file(small_data / "emd5925_frag" / "emd5925.mrc.gz")
-    whole = DensityFit(density_map, model.topology, 3.64, positions=model.positions)
+def test_the_density_of_some_atoms_pulls_these_alone(map5925: DensityMap, emd5925: Model) -> None:
+    topology, positions = emd5925.topology, emd5925.positions
+    whole = DensityFit(map5925, topology, 3.64, positions=positions)
     kept = np.arange(len(whole.atoms)) % 3 > 0
     some = whole.with_some_atoms(kept)
-    alone = DensityFit(density_map, model.topology, 3.64, positions=model.positions, atoms=whole.atoms[kept])
+    alone = DensityFit(map5925, topology, 3.64, positions=positions, atoms=whole.atoms[kept])
     assert np.array_equal(some.atoms, alone.atoms)
-    assert some.similarity(model.positions) == pytest.approx(alone.similarity(model.positions), abs=1e-4)
+    assert some.similarity(positions) == pytest.approx(alone.similarity(positions), abs=1e-4)
     assert some.default_strength == pytest.approx(alone.default_strength)
 
 

@@ -32,10 +32,9 @@ def test_the_correlations_are_those_of_cctbx(small_data, case):
     np.testing.assert_allclose(found, BY_CCTBX[case], atol=2e-3)
 
 
-def test_a_map_of_the_model_itself_correlates_wholly_and_b_factors_count(small_data, emd5925):
-    given = DensityMap.from_file(small_data / "emd5925_frag" / "emd5925.mrc.gz")
+def test_a_map_of_the_model_itself_correlates_wholly_and_b_factors_count(map5925, emd5925):
     simulated = DensityMap.simulate(
-        emd5925.topology, emd5925.positions, 4.0, like=given, b_factors=emd5925.b_factors
+        emd5925.topology, emd5925.positions, 4.0, like=map5925, b_factors=emd5925.b_factors
     )
     arguments = simulated, emd5925.topology, emd5925.positions, 4.0
     own = box_correlations(*arguments, b_factors=emd5925.b_factors)
@@ -47,14 +46,13 @@ def test_a_map_of_the_model_itself_correlates_wholly_and_b_factors_count(small_d
     assert half.cc_mask < own.cc_mask
 
 
-def test_of_a_crystal_there_is_no_box_and_away_from_the_map_nothing(small_data, emd5925):
+def test_of_a_crystal_there_is_no_box_and_away_from_the_map_nothing(small_data, map5925, emd5925):
     model = read_model(small_data / "xray_1g8a_P21" / "1G8A_refined.pdb")
     crystal = DensityMap.from_file(small_data / "xray_1g8a_P21" / "composite_omit_map.mtz")
     found = box_correlations(crystal, model.topology, model.positions, 1.8, b_factors=model.b_factors)
     assert found.cc_mask > 0.8 and found.cc_volume > 0.8 and found.cc_peaks is found.cc_box is None
-    given = DensityMap.from_file(small_data / "emd5925_frag" / "emd5925.mrc.gz")
-    assert box_correlations(given, emd5925.topology, emd5925.positions + 500, 4.0) == (None,) * 4
+    assert box_correlations(map5925, emd5925.topology, emd5925.positions + 500, 4.0) == (None,) * 4
     with pytest.raises(InputError, match="resolution"):
-        box_correlations(given, emd5925.topology, emd5925.positions, -1)
+        box_correlations(map5925, emd5925.topology, emd5925.positions, -1)
     with pytest.raises(InputError, match="atom"):
-        box_correlations(given, app.Topology(), np.zeros((0, 3)), 4.0)
+        box_correlations(map5925, app.Topology(), np.zeros((0, 3)), 4.0)

@@ -83,11 +83,9 @@ def part_of(topology, positions, n_residues):
 
 
 @pytest.fixture(scope="module")
-def fragment(small_data, emd5925):
+def fragment(map5925, emd5925):
     """A cryo-EM fragment of 94 residues in its map, with resolution."""
-    density_map = DensityMap.from_file(small_data / "emd5925_frag" / "emd5925.mrc.gz")
-    positions = positions_in_angstrom(emd5925.positions)
-    return density_map, emd5925.topology, positions, 3.64
+    return map5925, emd5925.topology, emd5925.positions, 3.64
 
 
 @pytest.mark.parametrize(("map_name", "model_name", "resolution", "figure"), TABLE)

@@ -22,10 +22,8 @@ def test_the_score_is_that_of_cctbx(small_data, case):
     np.testing.assert_allclose(found, BY_CCTBX[case], rtol=1e-5)
 
 
-def test_there_is_no_score_without_side_chains_or_density(small_data):
-    model = read_model(small_data / "emd5925_frag" / "5925_native.pdb")
-    given = DensityMap.from_file(small_data / "emd5925_frag" / "emd5925.mrc.gz")
-    assert emringer(given, model.topology, model.positions + 500) == (None, None, None, 0)
-    flat = DensityMap(np.zeros_like(given.data), given.matrix, given.origin)
-    found = emringer(flat, model.topology, model.positions)
+def test_there_is_no_score_without_side_chains_or_density(map5925, emd5925):
+    assert emringer(map5925, emd5925.topology, emd5925.positions + 500) == (None, None, None, 0)
+    flat = DensityMap(np.zeros_like(map5925.data), map5925.matrix, map5925.origin)
+    found = emringer(flat, emd5925.topology, emd5925.positions)
     assert found.score is None and found.side_chains > 60

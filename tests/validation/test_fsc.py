@@ -17,13 +17,6 @@ from openmm_density.validation.fsc import (
 )
 
 
-@pytest.fixture(scope="module")
-def fragment(small_data):
-    folder = small_data / "emd5925_frag"
-    model = read_model(folder / "5925_native.pdb")
-    return DensityMap.from_file(folder / "emd5925.mrc.gz"), model.topology, model.positions
-
-
 def curve(*correlations):
     n = len(correlations)
     return ShellCorrelation(0.05 * np.arange(1, n + 1), np.array(correlations), np.full(n, 10))
@@ -125,17 +118,17 @@ def test_a_curve_that_does_not_fall_is_told_apart(correlations, said, falls, dip
     assert found.resolution == curve(*correlations).resolution(dips=dips)
 
 
-def test_errors(fragment):
-    density_map, topology, positions = fragment
+def test_errors(map5925, emd5925):
+    topology, positions = emd5925.topology, emd5925.positions
     with pytest.raises(InputError, match="shapes"):
         shell_correlation(np.zeros((4, 4, 4)), np.zeros((4, 4, 5)), np.eye(3))
     with pytest.raises(InputError, match="different grids"):
-        half_map_fsc(density_map, replace(density_map, origin=density_map.origin + 1))
+        half_map_fsc(map5925, replace(map5925, origin=map5925.origin + 1))
     with pytest.raises(InputError, match="the same map"):
-        half_map_fsc(density_map, replace(density_map, data=2 * density_map.data), positions)
+        half_map_fsc(map5925, replace(map5925, data=2 * map5925.data), positions)
     with pytest.raises(InputError, match="near the map"):
-        model_fsc(density_map, topology, positions + 1000, 3.64)
+        model_fsc(map5925, topology, positions + 1000, 3.64)
     with pytest.raises(InputError, match="resolution"):
-        model_fsc(density_map, topology, positions, 0)
+        model_fsc(map5925, topology, positions, 0)
     with pytest.raises(InputError, match="positions"):
-        model_fsc(density_map, topology, positions[1:], 3.64)
+        model_fsc(map5925, topology, positions[1:], 3.64)

@@ -50,7 +50,9 @@ def test_pairs_that_open_and_close_are_named(small_data: Path) -> None:
     assert compare_geometry(before, before).base_pairs_lost == []
 
 
-def test_bases_and_backbone_have_correlations_of_their_own(rna: Model, small_data: Path) -> None:
+def test_bases_and_backbone_have_correlations_of_their_own(
+    rna: Model, emd5925: Model, map5925: DensityMap
+) -> None:
     density_map = DensityMap.simulate(rna.topology, rna.positions, 4.0, 1.3)
     parts = nucleotide_parts(rna.topology)
     names = np.array([atom.name for atom in rna.topology.atoms()])
@@ -71,9 +73,7 @@ def test_bases_and_backbone_have_correlations_of_their_own(rna: Model, small_dat
     scores = q_scores(density_map, rna.topology, moved).atoms
     assert told["q_score_bases"] == pytest.approx(np.nanmean(scores[parts == 0]))
     assert told["q_score_bases"] < told["q_score_backbone"]
-    protein = read_model(small_data / "emd5925_frag/5925_native.pdb")
-    map_of_protein = DensityMap.from_file(small_data / "emd5925_frag/emd5925.mrc.gz")
-    told = map_report(protein.topology, protein.positions, map_of_protein, 3.64)
+    told = map_report(emd5925.topology, emd5925.positions, map5925, 3.64)
     assert told["cc_bases"] is told["cc_backbone"] is told["q_score_bases"] is None
 
 

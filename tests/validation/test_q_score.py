@@ -20,10 +20,8 @@ def virus(small_data):
 
 
 @pytest.fixture(scope="module")
-def fragment(small_data):
-    folder = small_data / "emd5925_frag"
-    model = read_model(folder / "5925_native.pdb")
-    return DensityMap.from_file(folder / "emd5925.mrc.gz"), model.topology, model.positions
+def fragment(map5925, emd5925):
+    return map5925, emd5925.topology, emd5925.positions
 
 
 def spiral(n):

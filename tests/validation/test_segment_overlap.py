@@ -9,11 +9,6 @@ from openmm_density.models.structures import read_model
 from openmm_density.validation.segment_overlap import segment_overlap
 
 
-@pytest.fixture(scope="module")
-def fragment(small_data, emd5925):
-    return emd5925, DensityMap.from_file(small_data / "emd5925_frag" / "emd5925.mrc.gz")
-
-
 def by_formula(model, density_map, resolution, window):
     """Return the coefficients of all residues from the distances of all voxels to all atoms."""
     sigma = 0.225 * resolution
@@ -33,21 +28,19 @@ def by_formula(model, density_map, resolution, window):
     return np.array(scores)
 
 
-def test_it_is_the_formula_in_windows_and_at_the_ends(fragment, tmp_path):
-    whole, density_map = fragment
-    short = gemmi.read_structure(str(whole.path))
+def test_it_is_the_formula_in_windows_and_at_the_ends(map5925, emd5925, tmp_path):
+    short = gemmi.read_structure(str(emd5925.path))
     del short[0][0][16:]
     short.write_pdb(str(tmp_path / "short.pdb"))
     model = read_model(tmp_path / "short.pdb")
-    density_map = density_map.crop(model.positions, 4.0)
+    density_map = map5925.crop(model.positions, 4.0)
     for window in (11, 1):
         found = segment_overlap(density_map, model.topology, model.positions, 3.64, window=window)
         np.testing.assert_allclose(found, by_formula(model, density_map, 3.64, window), rtol=1e-5)
 
 
-def test_it_is_near_that_of_tempy(fragment):
-    model, density_map = fragment
-    found = segment_overlap(density_map, model.topology, model.positions, 3.64)
+def test_it_is_near_that_of_tempy(map5925, emd5925):
+    found = segment_overlap(map5925, emd5925.topology, emd5925.positions, 3.64)
     # FastSMOC of BioTEMPy 2.1.2, its simulated map neither shifted nor scaled: 0.834, and at most 0.013 away for a residue.
     assert np.mean(found) == pytest.approx(0.834, abs=0.005)
 

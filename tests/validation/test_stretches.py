@@ -7,7 +7,6 @@ import re
 import numpy as np
 import pytest
 
-from openmm_density import DensityMap
 from openmm_density.validation.model_report import map_report, residue_changes
 from openmm_density.validation.stretches import doubtful_stretches
 
@@ -15,23 +14,18 @@ RESOLUTION = 3.64
 
 
 @pytest.fixture(scope="module")
-def density_map(small_data):
-    return DensityMap.from_file(small_data / "emd5925_frag" / "emd5925.mrc.gz")
+def good(map5925, emd5925):
+    return map_report(emd5925.topology, emd5925.positions, map5925, RESOLUTION)
 
 
 @pytest.fixture(scope="module")
-def good(density_map, emd5925):
-    return map_report(emd5925.topology, emd5925.positions, density_map, RESOLUTION)
-
-
-@pytest.fixture(scope="module")
-def spoilt(density_map, emd5925):
+def spoilt(map5925, emd5925):
     """Return the report of the native model with residues 40 to 46 out of their density."""
     positions = emd5925.positions.copy()
     for residue in emd5925.topology.residues():
         if 40 <= int(residue.id) <= 46:
             positions[[atom.index for atom in residue.atoms()]] += np.array([2.5, -2.5, 0.0])
-    return map_report(emd5925.topology, positions, density_map, RESOLUTION)
+    return map_report(emd5925.topology, positions, map5925, RESOLUTION)
 
 
 def test_what_a_fit_spoilt_is_named(good, spoilt):

@@ -28,9 +28,8 @@ def native(
 
 
 @pytest.fixture(scope="module")
-def evidence(native: Model, small_data: Path) -> SideChainEvidence:
-    real = DensityMap.from_file(small_data / "emd5925_frag/emd5925.mrc.gz")
-    return SideChainEvidence(native.topology, real, 3.64)
+def evidence(native: Model, map5925: DensityMap) -> SideChainEvidence:
+    return SideChainEvidence(native.topology, map5925, 3.64)
 
 
 @pytest.fixture(scope="module")

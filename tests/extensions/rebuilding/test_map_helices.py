@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import mdtraj
 import numpy as np
 import pytest
@@ -27,13 +25,8 @@ def backbone(native: Model) -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def real(small_data: Path) -> DensityMap:
-    return DensityMap.from_file(small_data / "emd5925_frag/emd5925.mrc.gz")
-
-
-@pytest.fixture(scope="module")
-def helices(real: DensityMap, backbone: np.ndarray) -> list[MapHelix]:
-    return helices_along(real, backbone)
+def helices(map5925: DensityMap, backbone: np.ndarray) -> list[MapHelix]:
+    return helices_along(map5925, backbone)
 
 
 def trajectory_of(atoms: np.ndarray) -> mdtraj.Trajectory:
@@ -104,18 +97,18 @@ def test_the_residues_of_a_model_in_its_own_helices_are_known(
         assert np.median(np.abs(helix.residues[near] - apart.argmin(axis=1)[near])) == 0
 
 
-def test_a_map_without_helices_has_none(real: DensityMap, backbone: np.ndarray) -> None:
+def test_a_map_without_helices_has_none(map5925: DensityMap, backbone: np.ndarray) -> None:
     random = np.random.default_rng(0).normal(size=(30, 30, 30)).astype(np.float32)
     noise = DensityMap(random, 1.5 * np.eye(3), np.zeros(3)).gaussian_filter(2.0)
     along = np.linspace([8.0, 8.0, 8.0], [36.0, 36.0, 36.0], 20)[:, None]
     assert helices_along(noise, along + backbone[:1] - backbone[:1].mean(axis=1)) == []
     empty = DensityMap(np.zeros((8, 8, 8), dtype=np.float32), np.eye(3), np.zeros(3))
     assert helices_along(empty, backbone) == []
-    assert helices_along(real, backbone[:4]) == [] and helices_along(real, backbone[:0]) == []
+    assert helices_along(map5925, backbone[:4]) == [] and helices_along(map5925, backbone[:0]) == []
 
 
 def test_the_same_helices_are_found_again(
-    real: DensityMap, backbone: np.ndarray, helices: list[MapHelix]
+    map5925: DensityMap, backbone: np.ndarray, helices: list[MapHelix]
 ) -> None:
-    for one, other in zip(helices, helices_along(real, backbone), strict=True):
+    for one, other in zip(helices, helices_along(map5925, backbone), strict=True):
         np.testing.assert_array_equal(one.backbone, other.backbone)
