@@ -12,7 +12,7 @@ from openmm import app
 from scipy.spatial import cKDTree
 
 from ...base.wording import atom_label, residue_label
-from .topologies import bonded_pairs
+from .topologies import bonded_pairs, found_once
 
 LARGEST_RING = 8
 """Atoms; larger rings can be threaded, as in catenanes."""
@@ -32,6 +32,7 @@ class PiercedRing(NamedTuple):
         return f"{residue_label(atoms[self.ring[0]].residue)} (by {first} - {second})"
 
 
+@found_once
 def rings_of(topology: app.Topology) -> list[tuple[int, ...]]:
     """Return the atoms of the smallest rings within residues, each in order, of at most `LARGEST_RING` atoms."""
     within: dict[int, list[tuple[int, int]]] = {}

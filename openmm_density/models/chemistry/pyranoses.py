@@ -92,12 +92,13 @@ class Pyranoses:
 
 def find_pyranoses(topology: app.Topology) -> Pyranoses:
     """Return the sugars of a model: rings of five carbons and an oxygen, of which at least two carbons carry O, N or S."""
-    atoms, around = list(topology.atoms()), bonded_neighbours(topology)
+    atoms, rows = list(topology.atoms()), []
     symbols = ["" if atom.element is None else atom.element.symbol for atom in atoms]
-    rows = []
-    for ring in rings_of(topology):
+    rings = [ring for ring in rings_of(topology) if sorted(symbols[k] for k in ring) == [*"CCCCCO"]]
+    around = bonded_neighbours(topology) if rings else []
+    for ring in rings:
         residue = atoms[ring[0]].residue
-        if is_standard_polymer(residue.name) or sorted(symbols[k] for k in ring) != [*"CCCCCO"]:
+        if is_standard_polymer(residue.name):
             continue
         beside = {k: [n for n in around[k] if n not in ring and not is_hydrogen(atoms[n])] for k in ring}
         bearing = [k for k in ring if symbols[k] == "C" and any(symbols[n] in _HETERO for n in beside[k])]
@@ -130,8 +131,10 @@ def sugar_links(topology: app.Topology) -> np.ndarray:
 
     φ: the ring oxygen, the anomeric carbon, the linking atom, and the next one; ψ starts at the anomeric carbon.
     """
-    sugars, atoms, around = find_pyranoses(topology), list(topology.atoms()), bonded_neighbours(topology)
-    found = []
+    sugars, found = find_pyranoses(topology), []
+    if not len(sugars.rings):
+        return np.empty((0, 4), dtype=np.int64)
+    atoms, around = list(topology.atoms()), bonded_neighbours(topology)
     for ring, joining in zip(sugars.rings.tolist(), sugars.anomeric.tolist()):
         beyond = [n for n in around[joining] if joining >= 0 and n != ring[1] and not is_hydrogen(atoms[n])]
         if not beyond or atoms[beyond[0]].residue is atoms[ring[0]].residue:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import defaultdict
 from collections.abc import Callable
 from functools import wraps
 from hashlib import sha256
@@ -12,6 +13,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 from openmm.app import Topology
+from openmm.app.topology import Atom
 
 from ...base.errors import InputError
 
@@ -36,23 +38,27 @@ def openmm_topology(topology: Any) -> Topology:
     return topology
 
 
-def bonded_pairs(topology: Topology) -> np.ndarray:
-    """Return the indices of the atoms of each bond, shape (B, 2)."""
-    return np.array([(a.index, b.index) for a, b in topology.bonds()], dtype=np.int64).reshape(-1, 2)
-
-
-def found_once(find: Callable[[Topology, np.ndarray], _Found]) -> Callable[[Topology, np.ndarray], _Found]:
-    """Keep what a function last found for each topology, for callers that ask for the same positions one after another."""
+def found_once(find: Callable[..., _Found]) -> Callable[..., _Found]:
+    """Keep what a function of a topology, and maybe positions, last found for each, for callers that ask for the same again."""
     found: WeakKeyDictionary[Topology, tuple[Any, _Found]] = WeakKeyDictionary()
 
     @wraps(find)
-    def kept(topology: Topology, positions: np.ndarray) -> _Found:
-        key = topology.getNumBonds(), sha256(np.ascontiguousarray(positions)).digest()
+    def kept(topology: Topology, *positions: np.ndarray) -> _Found:
+        hashes = (sha256(np.ascontiguousarray(each)).digest() for each in positions)
+        key = topology.getNumAtoms(), topology.getNumBonds(), *hashes
         if topology not in found or found[topology][0] != key:
-            found[topology] = key, find(topology, positions)
+            found[topology] = key, find(topology, *positions)
         return found[topology][1]
 
     return kept
+
+
+@found_once
+def bonded_pairs(topology: Topology) -> np.ndarray:
+    """Return the indices of the atoms of each bond, shape (B, 2), read-only."""
+    pairs = np.array([(a.index, b.index) for a, b in topology.bonds()], dtype=np.int64).reshape(-1, 2)
+    pairs.setflags(write=False)
+    return pairs
 
 
 def bonded_neighbours(topology: Topology) -> list[list[int]]:
@@ -62,6 +68,15 @@ def bonded_neighbours(topology: Topology) -> list[list[int]]:
         around[i].append(j)
         around[j].append(i)
     return around
+
+
+def bonded_atoms(topology: Topology) -> dict[int, list[Atom]]:
+    """Return the atoms that each atom is bonded to."""
+    bonded: dict[int, list[Atom]] = defaultdict(list)
+    for a, b in topology.bonds():
+        bonded[a.index].append(b)
+        bonded[b.index].append(a)
+    return bonded
 
 
 def bonded_partners(topology: Topology, name: str, of: str) -> np.ndarray:

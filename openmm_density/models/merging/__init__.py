@@ -11,6 +11,7 @@ from .copied_system import copied_system as copied_system
 from .copied_system import part_of_force as part_of_force
 from .displacements import displacements_apart
 from .merged_system import MergedSystem, merge_systems, unmergeable
+from .terms import bare as bare
 from .terms import call_for_each as call_for_each
 from .terms import constraints_of as constraints_of
 from .terms import masses_of as masses_of

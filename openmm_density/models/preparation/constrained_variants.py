@@ -32,6 +32,7 @@ class ConstrainedVariants:
             getattr(template, "constraints", ()) for template in forcefield._templates.values()
         )
         self._known: dict[str, openmm.System] = {}
+        self._parts: dict[str, tuple[openmm.System | None, list[openmm.Force]]] = {}
         self._without: dict[tuple[str, int], openmm.Force] = {}
 
     def whole(self, options: dict[str, Any]) -> openmm.System:
@@ -56,23 +57,39 @@ class ConstrainedVariants:
         asked = options.get("constraints"), options.get("rigidWater")
         if asked not in _DERIVED or self._has_own or "flexibleConstraints" in options:
             return copied_system(self._created(options))
+        key = repr(options)
+        if key not in self._parts:
+            self._parts[key] = self._found_parts(options, free=asked == _FREE)
+        bare, forces = self._parts[key]
+        if bare is None:
+            return copied_system(self._created(options))
+        system = openmm.System(bare)
+        for force in forces:
+            system.addForce(copied_force(force))
+        return system
+
+    def _found_parts(
+        self, options: dict[str, Any], free: bool
+    ) -> tuple[openmm.System | None, list[openmm.Force]]:
+        """Return a System of particles and constraints alone, as OpenMM copies safely, and what forces it has copies of."""
         whole = self.whole(options)
         count = whole.getNumParticles()
         if any(map(whole.isVirtualSite, range(count))):  # OpenMM cannot copy virtual sites
-            return copied_system(self._created(options))
+            return None, []
         pairs, lengths = constraints_of(whole)
         keys = _keys(pairs, count)
-        system = openmm.System()
-        system.setDefaultPeriodicBoxVectors(*whole.getDefaultPeriodicBoxVectors())
-        masses = self._masses(whole, options.get("hydrogenMass"), () if asked == _FREE else keys)
-        call_for_each(system, "addParticle", masses)
-        if asked != _FREE:
-            call_for_each(system, "addConstraint", pairs, lengths)
-        for index, force in enumerate(whole.getForces()):
-            if asked != _FREE and type(force) in _FLEXIBLE:
-                force = self._constrained(force, (repr(_beside_constraints(options)), index), keys, count)
-            system.addForce(copied_force(force))
-        return system
+        bare, forces = openmm.System(), whole.getForces()
+        bare.setDefaultPeriodicBoxVectors(*whole.getDefaultPeriodicBoxVectors())
+        masses = self._masses(whole, options.get("hydrogenMass"), () if free else keys)
+        call_for_each(bare, "addParticle", masses)
+        if free:
+            return bare, forces
+        call_for_each(bare, "addConstraint", pairs, lengths)
+        for index, force in enumerate(forces):
+            if type(force) in _FLEXIBLE:
+                key = repr(_beside_constraints(options)), index
+                forces[index] = self._constrained(force, key, keys, count)
+        return bare, forces
 
     def _constrained(
         self, force: openmm.Force, key: tuple[str, int], constrained: np.ndarray, count: int

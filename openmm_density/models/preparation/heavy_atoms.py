@@ -43,14 +43,14 @@ def add_missing_heavy_atoms(
     """Build the heavy atoms that residues lack, with the right handedness at Cβ, and report them."""
     topology, _ = topology_of(residues, links)
     fixer = copy(_fixer())
-    fixer.platform, fixer.topology, fixer.positions = platform, topology, positions_of(residues)
+    fixer.platform, fixer.topology = platform, topology
     fixer.missingResidues = {}
     fixer.findMissingAtoms()
     phosphates = list(add_phosphates(residues))
     for work, names in phosphates:
         report.added_heavy_atoms.setdefault(work.label, []).extend(names)
     if _add_beta_carbons(residues, fixer, report) or phosphates:
-        fixer.topology, fixer.positions = topology_of(residues, links)[0], positions_of(residues)
+        fixer.topology = topology_of(residues, links)[0]
         fixer.findMissingAtoms()
     bound = bound_atoms(residues, links)
     for residue, atoms in list(fixer.missingAtoms.items()):
@@ -63,6 +63,7 @@ def add_missing_heavy_atoms(
     open_ends = [residue.index for residue in fixer.missingTerminals if (residue.index, "C") not in bound]
     fixer.missingTerminals = {}
     if fixer.missingAtoms:
+        fixer.positions = positions_of(residues)
         fixer.addMissingAtoms(seed=1)
         placed = fixer.positions.value_in_unit(unit.angstrom)
         for work, residue in zip(residues, fixer.topology.residues(), strict=True):

@@ -50,6 +50,8 @@ def turn(sites: Sequence[Site], lengths: np.ndarray, around: Surroundings) -> No
     accepts = (symbols == "O") | ((symbols == "N") & (around.degrees <= 2))
     contacts = np.where(accepts, _TO_ACCEPTOR, np.where(symbols == "H", _TO_HYDROGEN, _TO_OTHERS))
     attraction = np.where(accepts, _ATTRACTION, 0.0)
+    moving = np.array([k for site in sites for k in site.hydrogens], dtype=np.int64)
+    still = _Near(around.places, np.arange(len(around.places)))
     for sweep in range(_SWEEPS):
         for members, symbol, is_flat in parts:
             # All at first, then each half in turn.
@@ -57,7 +59,22 @@ def turn(sites: Sequence[Site], lengths: np.ndarray, around: Surroundings) -> No
             if some:
                 bonds = lengths[[site.parent for site in some]][:, None, None, None]
                 ways = bonds * _directions(some, symbol, is_flat, around)
-                _choose(some, ways, around.places, contacts, attraction)
+                near = still, _Near(around.places, moving)
+                _choose(some, ways, around.places, near, contacts, attraction)
+
+
+class _Near:
+    """Some atoms of those that have a place, to find those near others."""
+
+    def __init__(self, places: np.ndarray, atoms: np.ndarray) -> None:
+        self._atoms = atoms[np.isfinite(places[atoms]).all(axis=1)]
+        self._tree = cKDTree(places[self._atoms])
+
+    def pairs(self, places: np.ndarray, reach: float) -> tuple[np.ndarray, np.ndarray]:
+        """Return the numbers of places (P, 3) and atoms within a reach (Å) of each other."""
+        near = self._tree.query_ball_point(places, reach)
+        counts = np.array([len(each) for each in near])
+        return np.repeat(np.arange(len(places)), counts), self._atoms[np.concatenate(near).astype(int)]
 
 
 def _directions(sites: Sequence[Site], symbol: str, is_flat: bool, around: Surroundings) -> np.ndarray:
@@ -77,15 +94,17 @@ def _directions(sites: Sequence[Site], symbol: str, is_flat: bool, around: Surro
 
 
 def _choose(
-    sites: Sequence[Site], ways: np.ndarray, places: np.ndarray, contacts: np.ndarray, attraction: np.ndarray
+    sites: Sequence[Site],
+    ways: np.ndarray,
+    places: np.ndarray,
+    near: Sequence[_Near],
+    contacts: np.ndarray,
+    attraction: np.ndarray,
 ) -> None:
     """Place the hydrogens of sites that do not interact with each other in the best orientation."""
     parents = np.array([site.parent for site in sites])
     own = np.array([site.hydrogens for site in sites])
-    there = np.flatnonzero(np.isfinite(places).all(axis=1))
-    near = cKDTree(places[there]).query_ball_point(np.nan_to_num(places[parents]), _REACH)
-    counts = np.array([len(each) for each in near])
-    of, others = np.repeat(np.arange(len(sites)), counts), there[np.concatenate(near).astype(int)]
+    of, others = np.concatenate([each.pairs(np.nan_to_num(places[parents]), _REACH) for each in near], axis=1)
     counted = (others != parents[of]) & (others[:, None] != own[of]).all(axis=1)
     of, others = of[counted], others[counted]
     tried = places[parents][:, None, None] + ways
@@ -106,19 +125,13 @@ def part_crowded(sites: Sequence[Site], places: np.ndarray) -> None:
         return
     owner = np.arange(len(places))
     owner[hydrogens] = parents
-    tree = cKDTree(places)
-    near = tree.query_ball_point(places[hydrogens], _CROWDED)
-    counts = np.array([len(each) for each in near])
-    of, others = np.repeat(np.arange(len(near)), counts), np.concatenate(near).astype(int)
+    near = _Near(places, np.arange(len(places)))
+    of, others = near.pairs(places[hydrogens], _CROWDED)
     crowded = np.unique(of[owner[others] != parents[of]])
     if not len(crowded):
         return
     hydrogens, parents = hydrogens[crowded], parents[crowded]
-    near = tree.query_ball_point(places[hydrogens], _NEAR)
-    of, others = (
-        np.repeat(np.arange(len(near)), [len(each) for each in near]),
-        np.concatenate(near).astype(int),
-    )
+    of, others = near.pairs(places[hydrogens], _NEAR)
     kept = owner[others] != parents[of]
     of, others = of[kept], others[kept]
     lengths = np.linalg.norm(places[hydrogens] - places[parents], axis=1)[:, None]
@@ -200,9 +213,9 @@ def add_hydrogens(
     needed = _needed(residues, _with_histidines(residues, variants, bonded, ph), bonded, ph)
     atoms = [atom for residue in residues for atom in residue.atoms]
     built: dict[int, list[WorkAtom]] = {}
-    sites = []
+    sites, nowhere = [], np.full(3, np.nan)
     for parent, names in needed.items():
-        built[parent] = [WorkAtom(name, app.element.hydrogen, np.full(3, np.nan)) for name in names]
+        built[parent] = [WorkAtom(name, app.element.hydrogen, nowhere) for name in names]
         first = len(atoms)
         atoms += built[parent]
         sites.append(Site(parent, range(first, len(atoms)), bonded[parent]))

@@ -127,31 +127,25 @@ def _relaxed(
 ) -> np.ndarray:
     """Return the positions near the start that fit all terms best, in standard deviations, by the Gauss-Newton method."""
     positions = start.copy()
-    n = start.size
+    n, groups = start.size, _of_one_size(planes)
+    in_planes = np.concatenate([np.empty(0, dtype=np.int64), *(atoms for atoms, _ in planes)])
+    of_rows = [*(kind.atoms for kind in kinds), in_planes[:, None]]
+    firsts = np.cumsum([0, *map(len, of_rows)])
+    rows = np.concatenate(
+        [np.repeat(first + np.arange(len(each)), 3 * each.shape[1]) for first, each in zip(firsts, of_rows)]
+    )
+    columns = np.concatenate([(3 * each[:, :, None] + np.arange(3)).ravel() for each in of_rows])
+    flat, normals = np.empty(len(in_planes)), np.empty((len(in_planes), 3))
     for _ in range(_STEPS):
-        residuals = [(positions - start).ravel() / ANCHOR]
-        rows, columns, entries = [], [], []
-        count = n
-        for kind in kinds:
-            gradients = _gradients(kind, positions) / kind.sigmas[:, None, None]
-            size = kind.atoms.shape[1]
-            residuals.append(kind.z(positions))
-            rows.append(np.repeat(count + np.arange(len(kind.atoms)), 3 * size))
-            columns.append((3 * kind.atoms[:, :, None] + np.arange(3)).ravel())
-            entries.append(gradients.ravel())
-            count += len(kind.atoms)
-        for atoms, sigma in planes:
-            around = positions[atoms] - positions[atoms].mean(axis=0)
-            normal = np.linalg.svd(around, full_matrices=False)[2][2]
-            residuals.append(around @ normal / sigma)
-            rows.append(np.repeat(count + np.arange(len(atoms)), 3))
-            columns.append((3 * atoms[:, None] + np.arange(3)).ravel())
-            entries.append((normal / np.broadcast_to(sigma, (len(atoms), 1))).ravel())
-            count += len(atoms)
-        size = count - n
-        terms = coo_matrix(
-            (np.concatenate(entries), (np.concatenate(rows) - n, np.concatenate(columns))), (size, n)
-        )
+        for members, atoms, sigmas in groups:
+            around = positions[atoms] - positions[atoms].mean(axis=1, keepdims=True)
+            normal = np.linalg.svd(around, full_matrices=False)[2][:, 2]
+            flat[members] = (around @ normal[:, :, None])[:, :, 0] / sigmas
+            normals[members] = normal[:, None] / sigmas[:, :, None]
+        gradients = [_gradients(kind, positions) / kind.sigmas[:, None, None] for kind in kinds]
+        residuals = [(positions - start).ravel() / ANCHOR, *(kind.z(positions) for kind in kinds), flat]
+        entries = np.concatenate([each.ravel() for each in (*gradients, normals)])
+        terms = coo_matrix((entries, (rows, columns)), (firsts[-1], n))
         jacobian = vstack([identity(n) / ANCHOR, terms]).tocsc()
         step = spsolve((jacobian.T @ jacobian).tocsc(), -jacobian.T @ np.concatenate(residuals)).reshape(
             -1, 3
@@ -161,6 +155,19 @@ def _relaxed(
         if longest < _CONVERGED:
             break
     return positions
+
+
+def _of_one_size(
+    planes: Sequence[tuple[np.ndarray, Any]],
+) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Return for each size of planes their numbers among the atoms of all planes, these atoms and their σ, (P, n) each."""
+    firsts = np.cumsum([0, *(len(atoms) for atoms, _ in planes)])
+    groups = []
+    for size in dict.fromkeys(len(atoms) for atoms, _ in planes):
+        own = [k for k, (atoms, _) in enumerate(planes) if len(atoms) == size]
+        sigmas = np.array([np.broadcast_to(planes[k][1], size) for k in own])
+        groups.append((firsts[own][:, None] + np.arange(size), np.array([planes[k][0] for k in own]), sigmas))
+    return groups
 
 
 def _gradients(kind: IdealTerms, positions: np.ndarray) -> np.ndarray:

@@ -184,14 +184,13 @@ def elastic_network(
     if pairs is None:
         pairs = cKDTree(positions[atoms]).query_pairs(cutoff, output_type="ndarray")
     count = np.bincount(pairs.ravel(), minlength=len(atoms))
-    springs = {}
-    for k, m in pairs:
-        i, j = sorted((int(atoms[k]), int(atoms[m])))
-        reduced = masses[i] * masses[j] / (masses[i] + masses[j])
-        # A third of a random spring's stiffness acts along each axis.
-        stiffness = 3 * reduced * frequency**2 / max(count[k], count[m])
-        springs[i, j] = float(np.linalg.norm(positions[i] - positions[j])), stiffness
-    return springs
+    i, j = np.sort(atoms[pairs], axis=1).T
+    reduced = masses[i] * masses[j] / (masses[i] + masses[j])
+    # A third of a random spring's stiffness acts along each axis.
+    stiffness = 3 * reduced * frequency**2 / count[pairs].max(axis=1)
+    apart = positions[i] - positions[j]
+    lengths = np.sqrt((apart[:, None] @ apart[:, :, None]).ravel())
+    return dict(zip(zip(i.tolist(), j.tolist()), zip(lengths.tolist(), stiffness.tolist())))
 
 
 def add_idle_springs(system: openmm.System, potentials: Sequence[PlacedPotential]) -> None:

@@ -14,6 +14,7 @@ from openmm import app
 
 from ..chemistry.elements import covalent_radius, is_hydrogen, is_metal
 from ..chemistry.ideal_geometry import angles_at, bond_angles, ideal_values, lengths_of
+from ..chemistry.metal_sites import USUAL, target_distance
 from ..chemistry.topologies import bonded_pairs
 from ..merging import call_for_each, constraints_of, terms_of
 from .ligand_terms import BOND_LENGTHS
@@ -146,3 +147,14 @@ def three_apart(i: int, j: int, bonded: dict[int, list[app.topology.Atom]]) -> s
             (near, far)
         }
     return {(min(pair), max(pair)) for pair in found if pair[0] != pair[1]}
+
+
+def link_length(length: float, a: app.topology.Atom, b: app.topology.Atom) -> float:
+    """Return the nearest length in Å that a bond of two atoms usually has."""
+    if is_metal(a) or is_metal(b):
+        metal, other = (a, b) if is_metal(a) else (b, a)
+        low, high = (target_distance(metal, other) + each for each in USUAL)
+    else:
+        ideal = covalent_radius(a) + covalent_radius(b)
+        low, high = (each * ideal for each in BOND_LENGTHS)
+    return float(np.clip(length, low, high))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from itertools import combinations, pairwise
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,25 +18,32 @@ from ...base.garbage import without_collection
 from ...base.stopwatch import counted_as
 from ...base.units import positions_in_angstrom, takes_units
 from ...base.wording import atom_label, one_line
-from ..chemistry.elements import covalent_radius, is_metal
+from ..chemistry.elements import is_metal
 from ..chemistry.ideal_geometry import bond_angles, heavy_bonds
-from ..chemistry.metal_sites import USUAL, target_distance
+from ..chemistry.topologies import bonded_atoms
 from ..confidence import residue_means
 from ..ligand_potentials import PlacedPotential
-from ..merging import call_for_each, masses_of
+from ..merging import bare, call_for_each
 from ..structures import Model
 from ..superposition import superposition
 from .constrained_variants import ConstrainedVariants
 from .ideal_shapes import IdealShapes
 from .ligand_terms import (
-    BOND_LENGTHS,
     add_idle_springs,
     add_potentials,
     constrain_hydrogens,
     elastic_network,
     remove_inner_terms,
+    spring_pairs,
 )
-from .missing_terms import LINK_FORCE_CONSTANT, MissingTerms, link_pairs, missing_terms, three_apart
+from .missing_terms import (
+    LINK_FORCE_CONSTANT,
+    MissingTerms,
+    link_length,
+    link_pairs,
+    missing_terms,
+    three_apart,
+)
 from .unscreened_charges import ChargedGroup, discharge
 
 RIGID_FREQUENCY = 150.0
@@ -48,7 +54,8 @@ CONFORMER_EXCLUSION_REACH = 8.0
 """Å up to which interactions between different conformers are excluded."""
 
 
-_Springs = tuple[list[tuple[tuple[int, int], tuple[float, float]]], list[tuple[int, int]]]
+# Pairs of atoms, length in nm and stiffness of each, and the pairs to exclude.
+_Springs = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 @dataclass
@@ -293,7 +300,7 @@ class Prepared:
         self._add_springs(system, rigid_force_group, [*self.rigid, *held])
         if not held:
             self._add_ligands(system, constraints, with_energies=ligand_energies == "potentials")
-        _exclude(system, self._alternative_pairs())
+        _exclude(system, _pairs(self._alternative_pairs()))
         return system
 
     def _options(self, cutoff: float = 1.0, method: Any = None) -> dict[str, Any]:
@@ -310,7 +317,7 @@ class Prepared:
         if with_energies:
             add_potentials(system, self.potentials, [0])
         for placed in self.potentials:
-            _exclude(system, [(int(min(pair)), int(max(pair))) for pair in combinations(placed.atoms, 2)])
+            _exclude(system, _pairs(spring_pairs(placed)))
             remove_inner_terms(system, placed)
             if constraints is not None:
                 constrain_hydrogens(system, placed)
@@ -386,23 +393,23 @@ class Prepared:
         """Add springs within residues that are kept rigid, and those of links."""
         if not rigid and not self.links:
             return
-        masses = masses_of(system)
+        masses = np.full(system.getNumParticles(), np.nan)
+        held = np.concatenate([np.empty(0, dtype=np.int64), *rigid])
+        masses[held] = list(map(bare(system, "getParticleMass"), held.tolist()))
         # Mass moved to hydrogens makes other springs.
-        key = b"".join(masses[atoms].tobytes() for atoms in rigid)
+        key = masses[held].tobytes()
         if key not in self._springs:
             self._springs[key] = self._found_springs(masses, rigid)
-        springs, excluded = self._springs[key]
+        pairs, values, excluded = self._springs[key]
         force = openmm.HarmonicBondForce()
         force.setName("RigidResidues")
         force.setForceGroup(force_group)
-        pairs = np.array([pair for pair, _ in springs], dtype=np.int64).reshape(-1, 2)
-        values = np.array([value for _, value in springs], dtype=np.float64).reshape(-1, 2) / [10.0, 1.0]
         call_for_each(force, "addBond", pairs, values)
         system.addForce(force)
         _exclude(system, excluded)
 
     def _found_springs(self, masses: np.ndarray, rigid: Sequence[np.ndarray]) -> _Springs:
-        """Return pairs of atoms with the length and stiffness of their springs, and the pairs to exclude, both in order."""
+        """Return pairs of atoms with their springs, and the pairs to exclude, both in order."""
         shape = self.positions.copy()
         for atom, place in {**self.mended_ends, **self.shapes.places}.items():
             shape[atom] = place
@@ -424,16 +431,18 @@ class Prepared:
                 if stiffness and pair not in springs:
                     length = self.shapes.link_lengths.get(pair) or self._distance(a, b)
                     if (a, b) == (i, j):
-                        length = _bond_length(length, atoms[a], atoms[b])
+                        length = link_length(length, atoms[a], atoms[b])
                     springs[pair] = (length, stiffness)
-        return sorted(springs.items()), sorted(excluded)
+        pairs, values = zip(*sorted(springs.items())) if springs else ([], [])
+        return _pairs(pairs), np.reshape(values, (-1, 2)) / [10.0, 1.0], _pairs(sorted(excluded))
 
     def _stiffen_bonds(self, springs: dict[tuple[int, int], tuple[float, float]]) -> None:
         """Make the springs of bonds and angles as stiff as those of links: a density compresses residues without spheres."""
         bonds = heavy_bonds(self.topology)
         near = [(bonds, LINK_FORCE_CONSTANT), (bond_angles(bonds)[:, [0, 2]], LINK_FORCE_CONSTANT / 5)]
+        ends = np.unique([*springs])
         for pairs, least in near:
-            for pair in np.sort(pairs, axis=1).tolist() if springs else ():
+            for pair in np.sort(pairs[np.isin(pairs, ends).all(axis=1)], axis=1).tolist():
                 if (known := springs.get(tuple(pair))) is not None:
                     springs[tuple(pair)] = known[0], max(known[1], least)
 
@@ -441,35 +450,20 @@ class Prepared:
         return float(np.linalg.norm(self.positions[i] - self.positions[j]))
 
 
-def _bond_length(length: float, a: app.topology.Atom, b: app.topology.Atom) -> float:
-    """Return the nearest length in Å that a bond of two atoms usually has."""
-    if is_metal(a) or is_metal(b):
-        metal, other = (a, b) if is_metal(a) else (b, a)
-        low, high = (target_distance(metal, other) + each for each in USUAL)
-    else:
-        ideal = covalent_radius(a) + covalent_radius(b)
-        low, high = (each * ideal for each in BOND_LENGTHS)
-    return float(np.clip(length, low, high))
+def _pairs(found: Sequence[tuple[int, int]]) -> np.ndarray:
+    return np.array(found, dtype=np.int64).reshape(-1, 2)
 
 
-def bonded_atoms(topology: app.Topology) -> dict[int, list[app.topology.Atom]]:
-    """Return the atoms that each atom is bonded to."""
-    bonded: dict[int, list[app.topology.Atom]] = defaultdict(list)
-    for a, b in topology.bonds():
-        bonded[a.index].append(b)
-        bonded[b.index].append(a)
-    return bonded
-
-
-def _exclude(system: openmm.System, pairs: list[tuple[int, int]]) -> None:
-    """Exclude pairs from every nonbonded force (OpenMM demands the same exclusions of all)."""
+def _exclude(system: openmm.System, pairs: np.ndarray) -> None:
+    """Exclude pairs (P, 2) from every nonbonded force (OpenMM demands the same exclusions of all)."""
     for force in system.getForces():
         if isinstance(force, openmm.NonbondedForce):
-            for i, j in pairs:
-                force.addException(i, j, 0.0, 0.1, 0.0, True)
+            call_for_each(
+                force, "addException", pairs, *([value] * len(pairs) for value in (0.0, 0.1, 0.0, True))
+            )
         elif isinstance(force, openmm.CustomNonbondedForce):
             known = {frozenset(force.getExclusionParticles(k)) for k in range(force.getNumExclusions())}
-            for i, j in pairs:
+            for i, j in pairs.tolist():
                 if frozenset((i, j)) not in known:
                     force.addExclusion(i, j)
 

@@ -32,6 +32,7 @@ from ...base.garbage import without_collection
 from ...base.wording import counted, listing, named_atoms, one_line, residue_label
 from ..bonds import with_bonds_of
 from ..chemistry.elements import is_hydrogen
+from ..chemistry.topologies import bonded_atoms
 from ..force_field_xml import load_force_field
 from ..force_fields import force_field_files
 from ..ligand_potentials import InternalPotential, PotentialParameters
@@ -49,7 +50,7 @@ from .ligand_residues import (
     parametrise,
 )
 from .ligand_terms import mended_ends
-from .prepared import Described, PreparationReport, Prepared, bonded_atoms
+from .prepared import Described, PreparationReport, Prepared
 from .templates import add_templates, is_amide_bond
 from .unscreened_charges import bare_ions, unscreened_charges
 from .work_residues import (

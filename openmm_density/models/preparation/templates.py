@@ -15,8 +15,9 @@ from openmm import app
 from ...base.errors import InputError
 from ...base.wording import one_line, residue_label
 from ..chemistry.elements import is_hydrogen
+from ..chemistry.topologies import bonded_atoms
 from ..ligand_potentials import AtomType, define_types, sphere_of_element
-from .prepared import PreparationReport, bonded_atoms
+from .prepared import PreparationReport
 from .work_residues import WorkResidue
 
 _ACIDS = {"ASP": ("ASH", "CG"), "GLU": ("GLH", "CD")}
@@ -153,13 +154,18 @@ def _unmatched(
     unmatched = []
     # OpenMM looks up templates by residue index, since 8.5 by the residue itself.
     found: dict[Any, Any] = {key: None for residue in topology.residues() for key in (residue, residue.index)}
+    # Looked up once for all residues with the same atoms and bonds.
+    known: dict[Any, Any] = {}
     for residue in topology.residues():
         if residue in skipped or residue.index in templates:
             continue
-        try:
-            template, _ = forcefield._getResidueTemplateMatches(residue, data.bondedToAtom)
-        except Exception:  # several templates match with different parameters: none can be trusted
-            template = None
+        graph = _graph(residue, data.bondedToAtom)
+        if graph not in known:
+            try:
+                known[graph], _ = forcefield._getResidueTemplateMatches(residue, data.bondedToAtom)
+            except Exception:  # several templates match with different parameters: none can be trusted
+                known[graph] = None
+        template = known[graph]
         if template is None:
             unmatched.append(residue)
         found[residue] = found[residue.index] = template
@@ -182,6 +188,14 @@ def _unmatched(
                 templates[residue.index] = f"{residue.name}-{residue.index}-patched"
                 forcefield._templates[templates[residue.index]] = template
     return unmatched
+
+
+def _graph(residue: app.topology.Residue, bonded: Sequence[Sequence[int]]) -> tuple[Any, ...]:
+    """Return what decides which template matches a residue: names, elements and bonds, -1 for those to other residues."""
+    place = {atom.index: k for k, atom in enumerate(residue.atoms())}
+    return residue.name, *(
+        (atom.name, atom.element, *[place.get(k, -1) for k in bonded[atom.index]]) for atom in residue.atoms()
+    )
 
 
 def _adapted_parameters(

@@ -175,33 +175,36 @@ def topology_of(residues: list[WorkResidue], links: list[Link]) -> tuple[app.Top
     """Return the topology and, separately, the bonds to metals of other residues."""
     topology = app.Topology()
     chain, number = None, None
-    index: dict[tuple[int, str], app.topology.Atom] = {}
-    for k, residue in enumerate(residues):
+    named: list[dict[str, app.topology.Atom]] = []
+    for residue in residues:
         if chain is None or residue.chain != number:
             chain, number = topology.addChain(residue.chain_id), residue.chain
         new = topology.addResidue(residue.name, chain, residue.id, residue.insertion_code)
-        for atom in residue.atoms:
-            index[k, atom.name] = topology.addAtom(atom.name, atom.element, new)
+        named.append({atom.name: topology.addAtom(atom.name, atom.element, new) for atom in residue.atoms})
     topology.createStandardBonds()
-    bonded = {frozenset((a.index, b.index)) for a, b in topology.bonds()}
+    bonded = {(a.index, b.index) for a, b in topology.bonds()}
+
+    def is_bonded(a: app.topology.Atom, b: app.topology.Atom) -> bool:
+        return (a.index, b.index) in bonded or (b.index, a.index) in bonded
+
     # Backbone bonds to non-standard residues: createStandardBonds makes only those between standard ones.
-    for k in range(len(residues) - 1):
+    for k, (here, there) in enumerate(pairwise(named)):
         if residues[k].chain == residues[k + 1].chain:
             for tail, head in BACKBONE_BONDS:
-                ends = index.get((k, tail)), index.get((k + 1, head))
-                if None not in ends and frozenset(a.index for a in ends) not in bonded:
+                ends = here.get(tail), there.get(head)
+                if None not in ends and not is_bonded(*ends):
                     near = np.linalg.norm(
                         residues[k].find(tail).position - residues[k + 1].find(head).position
                     )
                     if near < NEIGHBOUR_BACKBONE_BOND:
                         topology.addBond(*ends)
-                        bonded.add(frozenset(a.index for a in ends))
+                        bonded.add((ends[0].index, ends[1].index))
     coordination = []
     for first, second in links:
-        a, b = index[first], index[second]
-        if frozenset((a.index, b.index)) in bonded:
+        a, b = named[first[0]][first[1]], named[second[0]][second[1]]
+        if is_bonded(a, b):
             continue
-        bonded.add(frozenset((a.index, b.index)))
+        bonded.add((a.index, b.index))
         if first[0] != second[0] and (is_metal(a) or is_metal(b)):
             coordination.append((a.index, b.index))
         else:
@@ -240,15 +243,15 @@ def b_factors_of(model: Model, residues: list[WorkResidue]) -> np.ndarray:
     """Return the atoms' B factors in Å²; built ones take that of the nearest atom of their residue."""
     result = []
     for residue in residues:
-        sources = [atom for atom in residue.atoms if atom.source >= 0 and not is_hydrogen(atom)]
-        sources = sources or [atom for atom in residue.atoms if atom.source >= 0]
-        places = np.array([atom.position for atom in sources]).reshape(-1, 3)
-        for atom in residue.atoms:
-            if atom.source >= 0:
-                result.append(model.b_factors[atom.source])
-            elif len(sources):
-                nearest = np.argmin(np.linalg.norm(places - atom.position, axis=1))
-                result.append(model.b_factors[sources[nearest].source])
-            else:
-                result.append(0.0)
-    return np.array(result)
+        index = np.array([atom.source for atom in residue.atoms], dtype=np.int64)
+        built = index < 0
+        if built.any():
+            given = [atom for atom in residue.atoms if atom.source >= 0]
+            sources = [atom for atom in given if not is_hydrogen(atom)] or given
+            if sources:
+                to = np.array([atom.position for atom in sources])
+                places = np.array([atom.position for atom, lacks in zip(residue.atoms, built) if lacks])
+                nearest = np.linalg.norm(to - places[:, None], axis=2).argmin(axis=1)
+                index[built] = np.array([atom.source for atom in sources])[nearest]
+        result.append(np.where(index < 0, 0.0, model.b_factors[index]))
+    return np.concatenate(result)
