@@ -42,15 +42,14 @@ from .installed_extensions import extensions
 from .options import RestraintOptions, RunOptions
 from .protocols import COARSE, NEAR_CC, Protocol, Stage
 from .unseen import unseen_residues, unshown_residues, without_unseen_atoms
+from .widths import DensityWidths
+from .worker_process import available_cores
 from .written_atoms import labels_of
 
 FORCE_FIELD_GROUP, RESTRAINT_GROUP, DENSITY_GROUP = 0, 1, 2
 
 LARGE = 50_000
 """Particles from which on the memory of a System or Context that may not be used again counts more than the time to make it."""
-BLURS = (1.0, 1.1, 1.2, 1.35, 1.5)
-"""Widths that an atom's Gaussian may have, in those of the map's resolution. Many maps show atoms wider than their resolution
-says; narrower ones crowd where the density is highest, into clashes."""
 
 _UNCHARGED_MATES = "Charges of symmetry mates are left out: the implicit solvent does not know of the mates."
 # How close the oscillations out of a plane may come to the longest stable step.
@@ -126,15 +125,21 @@ class FitSystems:
         self.notes += told
         # By resolution, pressure, blur, whether angles are stiff, and residues that are not pulled.
         self._systems: dict[tuple[Any, ...], tuple[DensityFit, openmm.System]] = {}
-        self._blurred: dict[tuple[float, tuple[int, ...]], DensityFit] = {(1.0, ()): self.density}
-        self._make_first()
+        self._widths = DensityWidths(self.density)
+        self._make_first(run.threads)
 
-    def _make_first(self) -> None:
+    def _make_first(self, threads: int | None) -> None:
         """Make what may raise an error; of a large model not the System, as one is kept and a first stage's is mostly another."""
+        if self._matches_widths and (threads or available_cores()) > 1:
+            self._widths.begin(widest_side(self._fit_map.density_map))
         if self.plain.getNumParticles() > LARGE:
             self._density_force(self.density)
         else:
             self.at()
+
+    @property
+    def _matches_widths(self) -> bool:
+        return self._protocol.match_blur and self.density.measure.compares_widths
 
     @property
     def system(self) -> openmm.System:
@@ -302,10 +307,10 @@ class FitSystems:
         if key not in self._systems:
             if self.plain.getNumParticles() > LARGE:
                 self.forget()
-            density = self._density_blurred(blur, left)
+            density = self._widths.at(blur, left)
             if resolution > own:
                 coarse = self._fit_map.blurred_to(resolution)
-                density = self._density_blurred(1.0, left).with_map(coarse, resolution)
+                density = self._widths.at(1.0, left).with_map(coarse, resolution)
             elif sharpened > 1.0:
                 density = density.with_map(self._fit_map.sharpened(sharpened), own)
             system = self.with_density(density, stiff)
@@ -322,13 +327,8 @@ class FitSystems:
         """Return a stage's density force, as wide as the map shows the model (Å), without unsure residues, and its System."""
         blur, left = 1.0, self.not_pulled(positions)
         fixed = stage.final or stage.resolution is not None or stage.strength[1] == 0
-        if self._protocol.match_blur and not fixed and self.density.measure.compares_widths:
-            side = widest_side(self._fit_map.density_map)
-            widths = [width for width in BLURS if width * self.density.resolution <= side]
-            fitted = self._density_blurred(1.0, left).fitted_positions(positions)
-            blur = max(
-                widths, key=lambda width: self._density_blurred(width, left).similarity_of_fitted(fitted)
-            )
+        if self._matches_widths and not fixed:
+            blur = self._widths.best(widest_side(self._fit_map.density_map), positions, left)
         sharpened = self.sharpening(stage, ended)
         return self.at(stage.resolution, stage.pressure, blur, stage.final, left, sharpened)
 
@@ -387,18 +387,6 @@ class FitSystems:
             if scale and timestep is not None:
                 scale = min(scale, (STABLE_FRACTION * stable / timestep) ** 2 / acting)
             context.setParameter(restraint.parameter_name, scale * restraint.force_constant)
-
-    def _density_blurred(self, blur: float, left: tuple[int, ...] = ()) -> DensityFit:
-        key = blur, left
-        if key not in self._blurred and blur != 1.0:
-            # Not the map, the atoms are blurred.
-            self._blurred[key] = self._density_blurred(1.0, left).with_atoms_wider(blur)
-        elif key not in self._blurred:
-            residue_of = np.array([atom.residue.index for atom in self.prepared.topology.atoms()])
-            pulled = ~np.isin(residue_of[self.density.atoms], left)
-            # Nothing is left of a model that is nowhere sure.
-            self._blurred[key] = self.density.with_some_atoms(pulled) if pulled.any() else self.density
-        return self._blurred[key]
 
     def _restrained(self, **options: Any) -> openmm.System:
         """Return force field and restraints, without the density."""

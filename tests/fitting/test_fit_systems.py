@@ -7,7 +7,7 @@ import numpy as np
 import openmm
 import pytest
 
-from openmm_density.fitting import fit_systems
+from openmm_density.fitting import fit_systems, widths
 from openmm_density.fitting.fit_systems import (
     DENSITY_GROUP,
     FORCE_FIELD_GROUP,
@@ -88,7 +88,7 @@ def test_flat_groups_are_held_as_stiffly_as_the_time_step_bears(fitted, monkeypa
 def test_gaussians_are_wider_only_where_similarities_can_be_compared(fitted):
     fit, result = fitted
     systems, positions = fit._systems, result.final
-    widest = max(fit_systems.BLURS, key=lambda blur: systems.at(blur=blur)[0].similarity(positions))
+    widest = max(widths.BLURS, key=lambda blur: systems.at(blur=blur)[0].similarity(positions))
     assert systems.of_stage(Stage("draw", 4), positions) is systems.at(blur=widest)
     assert systems.of_stage(Stage("coarse", 4, resolution=8.0), positions) is systems.at(8.0)
     assert systems.of_stage(Stage("free", 4, strength=0.0), positions) is systems.at()

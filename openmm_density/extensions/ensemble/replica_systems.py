@@ -15,9 +15,10 @@ from ...energies.density_fit import DensityFit
 from ...energies.ensemble_fit import EnsembleFit
 from ...energies.forces import backend_problem
 from ...energies.form_factors import SIGMA_PER_RESOLUTION
-from ...fitting.fit_systems import BLURS, DENSITY_GROUP, RESTRAINT_GROUP, FitSystems
+from ...fitting.fit_systems import DENSITY_GROUP, RESTRAINT_GROUP, FitSystems
 from ...fitting.ligand_watch import LigandWatch
 from ...fitting.protocols import Protocol, Stage
+from ...fitting.widths import BLURS
 from ...maps.density_map import DensityMap
 from ...models.merging import MergedSystem, displacements_apart, masses_of, merge_systems
 from ...models.preparation.ligand_terms import add_potentials, of_copies

@@ -74,7 +74,7 @@ class Protocol:
         Most iterations of the minimisations without density before, and with it after.
     match_blur : bool
         Whether the atoms' Gaussians become as wide as the map shows them, where that is wider than its resolution says, see
-        `openmm_density.fitting.fit_systems.BLURS`.
+        `openmm_density.fitting.widths.BLURS`.
     replicas : int
         Of stages that let replicas exchange.
     exchange_interval : int
