@@ -185,8 +185,9 @@ def _weights(weights: Any, topology: Topology, atoms: np.ndarray, system: openmm
     if weights == "charge":
         return _charges(system)[atoms]
     if weights == "mass":
-        masses = [element.mass for element in _elements(topology, atoms, weights)]
-        return np.array([mass.value_in_unit(unit.dalton) for mass in masses])
+        elements = _elements(topology, atoms, weights)
+        masses = {element: element.mass.value_in_unit(unit.dalton) for element in set(elements)}
+        return np.array([masses[element] for element in elements])
     return np.array([float(element.atomic_number) for element in _elements(topology, atoms, weights)])
 
 

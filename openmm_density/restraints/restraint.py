@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import mdtraj
@@ -133,7 +134,10 @@ class Restraint(ABC):
         self.force_group = force_group
         self.periodic = periodic
         self.notes: list[str] = []
-        self._atoms = list(self.topology.atoms())
+
+    @cached_property
+    def _atoms(self) -> list[app.topology.Atom]:
+        return list(self.topology.atoms())
 
     @property
     @abstractmethod

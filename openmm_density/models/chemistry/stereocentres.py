@@ -11,7 +11,7 @@ from openmm import app
 from .backbone import NamedAtoms, atoms_by_name
 from .elements import is_hydrogen, is_metal
 from .residue_names import standard_residue_names
-from .topologies import bonded_pairs
+from .topologies import bonded_pairs, found_once
 from .torsions import torsion_angles
 
 IDEAL_IMPROPER = np.arcsin(1.0 / np.sqrt(3.0))
@@ -37,6 +37,7 @@ _SUGAR_CENTRES = (
 )
 
 
+@found_once
 def chiral_centres(topology: app.Topology) -> np.ndarray:
     """Return the chiral centres of amino acids and nucleotides, as the atoms of an improper torsion.
 

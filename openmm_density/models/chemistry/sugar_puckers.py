@@ -8,7 +8,7 @@ import numpy as np
 from openmm import app
 
 from .backbone import named_atom_table
-from .topologies import bonded_partners
+from .topologies import bonded_partners, found_once
 from .torsions import torsion_angles
 
 C3_ENDO, C2_ENDO = np.radians(18.0), np.radians(162.0)
@@ -95,6 +95,7 @@ def _ring_torsions(rings: np.ndarray) -> np.ndarray:
     return rings[:, (np.array([[3, 4, 0, 1]]) + np.arange(5)[:, None]) % 5]
 
 
+@found_once
 def find_sugars(topology: app.Topology) -> Sugars:
     """Return the sugars of the nucleotides of a model."""
     table = named_atom_table(topology, _NAMES)

@@ -39,7 +39,10 @@ def openmm_topology(topology: Any) -> Topology:
 
 
 def found_once(find: Callable[..., _Found]) -> Callable[..., _Found]:
-    """Keep what a function of a topology, and maybe positions, last found for each, for callers that ask for the same again."""
+    """Keep what a function of a topology, and maybe positions, last found for each, for callers that ask for the same again.
+
+    An array that it returns is read-only; nothing may hold an atom, which would keep the topology forever.
+    """
     found: WeakKeyDictionary[Topology, tuple[Any, _Found]] = WeakKeyDictionary()
 
     @wraps(find)
@@ -48,6 +51,8 @@ def found_once(find: Callable[..., _Found]) -> Callable[..., _Found]:
         key = topology.getNumAtoms(), topology.getNumBonds(), *hashes
         if topology not in found or found[topology][0] != key:
             found[topology] = key, find(topology, *positions)
+            if isinstance(found[topology][1], np.ndarray):
+                found[topology][1].setflags(write=False)
         return found[topology][1]
 
     return kept
@@ -55,10 +60,8 @@ def found_once(find: Callable[..., _Found]) -> Callable[..., _Found]:
 
 @found_once
 def bonded_pairs(topology: Topology) -> np.ndarray:
-    """Return the indices of the atoms of each bond, shape (B, 2), read-only."""
-    pairs = np.array([(a.index, b.index) for a, b in topology.bonds()], dtype=np.int64).reshape(-1, 2)
-    pairs.setflags(write=False)
-    return pairs
+    """Return the indices of the atoms of each bond, shape (B, 2)."""
+    return np.array([(a.index, b.index) for a, b in topology.bonds()], dtype=np.int64).reshape(-1, 2)
 
 
 def bonded_neighbours(topology: Topology) -> list[list[int]]:

@@ -6,6 +6,7 @@ import numpy as np
 from openmm import app
 
 from .backbone import atoms_by_name, peptide_bonds
+from .topologies import found_once
 
 
 def torsion_angles(positions: np.ndarray, torsions: np.ndarray) -> np.ndarray:
@@ -20,6 +21,7 @@ def torsion_angles(positions: np.ndarray, torsions: np.ndarray) -> np.ndarray:
     return np.arctan2(sine, np.einsum("ij,ij->i", first, second))
 
 
+@found_once
 def peptide_torsions(topology: app.Topology) -> np.ndarray:
     """Return the atoms Cα, C, N, Cα of every peptide bond (CH3 in place of a cap's Cα), int64 (P, 4)."""
     residues = atoms_by_name(topology)

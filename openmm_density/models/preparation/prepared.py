@@ -91,7 +91,7 @@ class Described:
     """What describes the residues of a model."""
 
     forcefield: app.ForceField
-    templates: dict[int, str]  # For residues that the force field would not match, by index
+    templates: dict[int, str]  # By residue index
     potentials: list[PlacedPotential]  # Of ligands
 
 
@@ -180,7 +180,7 @@ class Prepared:
 
     @property
     def residue_templates(self) -> dict[int, str]:
-        """Its templates for residues that it would not match, by residue index."""
+        """Its templates by residue index, which it need not look for or would not find."""
         return self.described.templates
 
     @property

@@ -149,7 +149,7 @@ def _unmatched(
     templates: dict[int, str],
     skipped: set[app.topology.Residue],
 ) -> list[app.topology.Residue]:
-    """Return the residues that neither a template nor a patched one (CHARMM's termini) describes; record patched templates."""
+    """Return the residues that neither a template nor a patched one (CHARMM's termini) describes; record those of others."""
     data = app.ForceField._SystemData(topology)
     unmatched = []
     # OpenMM looks up templates by residue index, since 8.5 by the residue itself.
@@ -168,6 +168,8 @@ def _unmatched(
         template = known[graph]
         if template is None:
             unmatched.append(residue)
+        elif forcefield._templates.get(template.name) is template:
+            templates[residue.index] = template.name
         found[residue] = found[residue.index] = template
     if unmatched and forcefield._patches:
         patched = list(unmatched)
