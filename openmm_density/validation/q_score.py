@@ -212,13 +212,13 @@ def _own_points(
     positions: np.ndarray, firsts: Sequence[int]
 ) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
     """Yield the points of shells that belong to their atom: the first of the atoms at hand, atoms, shells and points (P, 3)."""
-    away, begins = _neighbours(positions)
+    inverse, begins = _neighbours(positions)
     for first in firsts:
         pending = np.arange(first, min(first + _ATOMS_AT_ONCE, len(positions)))
         filled = np.zeros(len(pending), dtype=np.int64)
         for attempt in range(_TRIES):
             directions = _spiral(POINTS_PER_SHELL + 2 * attempt)
-            reach = _reach(away, begins, pending, directions)
+            reach = _reach(inverse, begins, pending, directions)
             # Reach falls with the radius alone: a shell has 8 points of its own where the eighth-longest reach is beyond it.
             eighth = np.partition(reach, -POINTS_PER_SHELL, axis=1)[:, -POINTS_PER_SHELL]
             now = np.searchsorted(RADII, eighth, side="right")
@@ -235,34 +235,42 @@ def _own_points(
 
 
 def _neighbours(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the vectors from each position to those that may own points around it, one after the other, and where each begins.
+    """Return **d**/d² and 0.19/d² of the vectors **d** from each position to those that may own points around it; where each begins.
 
-    There is one of NaN before those of each.
+    Before those of each, which may be none, there are zeros.
     """
     pairs = cKDTree(positions).query_pairs((1 + _MARGIN) * RADII[-1], output_type="ndarray")
     pairs = np.concatenate([pairs, pairs[:, ::-1]])
     pairs = pairs[np.argsort(pairs[:, 0], kind="stable")]
     begins = np.append(0, np.cumsum(np.bincount(pairs[:, 0], minlength=len(positions)) + 1))
-    away = np.full((begins[-1], 3), np.nan)
-    away[np.arange(len(pairs)) + pairs[:, 0] + 1] = positions[pairs[:, 1]] - positions[pairs[:, 0]]
-    return away, begins
+    away = positions[pairs[:, 1]] - positions[pairs[:, 0]]
+    inverse = np.zeros((begins[-1], 4))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        scaled = np.insert(away, 3, 1 - _MARGIN**2, axis=1) / (away**2).sum(axis=1)[:, None]
+    inverse[np.arange(len(pairs)) + pairs[:, 0] + 1] = scaled
+    return inverse, begins
 
 
-def _reach(away: np.ndarray, begins: np.ndarray, atoms: np.ndarray, directions: np.ndarray) -> np.ndarray:
+def _reach(inverse: np.ndarray, begins: np.ndarray, atoms: np.ndarray, directions: np.ndarray) -> np.ndarray:
     """Return how far from each atom its points belong to it along each direction, shape (atoms, directions).
 
     Along **u** a point at radius r is at |r **u** − **d**| from a neighbour at **d**, which first falls below 0.9 r at the
-    smaller root of (1 − 0.81) r² − 2 r **u**·**d** + d² = 0, and never where there is none.
+    smaller root of (1 − 0.81) r² − 2 r **u**·**d** + d² = 0, and never where there is none. Its inverse is that of the nearest
+    neighbour where it is the greatest.
     """
-    share = 1 - _MARGIN**2
     count = begins[atoms + 1] - begins[atoms]
     rows = np.cumsum(count) - count
-    own = away[np.arange(count.sum()) + np.repeat(begins[atoms] - rows, count)]
-    along = own @ directions.T
+    own = inverse[np.arange(count.sum()) + np.repeat(begins[atoms] - rows, count)]
+    along = own[:, :3] @ directions.T
+    root = along * along
+    root -= own[:, 3:]
     with np.errstate(invalid="ignore"):
-        root = (along - np.sqrt(along**2 - share * (own**2).sum(axis=1)[:, None])) / share
-        root[~((along > 0) & np.isfinite(root))] = np.inf
-    return np.minimum.reduceat(root, rows, axis=0)
+        np.sqrt(root, out=root)
+    root += along
+    # What is no number, or behind the atom, is 0: without end.
+    nearest = np.maximum.reduceat(np.fmax(root, 0.0, out=root), rows, axis=0)
+    with np.errstate(divide="ignore"):
+        return 1 / nearest
 
 
 @lru_cache(maxsize=_TRIES)
