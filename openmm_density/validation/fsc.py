@@ -14,6 +14,7 @@ from ..base.units import resolution_in_angstrom, takes_units
 from ..maps.grids import check_span, checked_positions, index_box, index_reach, voxels_around
 from ..maps.half_maps import check_half_maps
 from ..maps.model_density import B_PER_RESOLUTION, MASK_RADIUS, ModelDensity
+from ..models.chemistry.topologies import found_once
 
 if TYPE_CHECKING:
     from openmm.app import Topology
@@ -216,15 +217,17 @@ def model_fsc(
     finest = 2 * 0.999 * density_map.voxel_size.max()
     if b_factors is None:
         b_factors = B_PER_RESOLUTION * resolution_in_angstrom(resolution)
-    model = ModelDensity(topology, finest, b_factors=b_factors)
-    positions = checked_positions(positions, model.n_atoms, topology)
-    if not model.is_heavy.any():
+    positions = checked_positions(positions, topology.getNumAtoms(), topology)
+    elements = [atom.element for atom in topology.atoms()]
+    is_heavy = np.array([each is not None and each.atomic_number > 1 for each in elements], dtype=bool)
+    if not is_heavy.any():
         raise InputError(
             "the model has no non-hydrogen atom, around which the map could be masked",
             remedy="give a model that has some",
         )
-    start, mask, observed = _masked(density_map, positions[model.is_heavy])
-    model_start, density = model.on_grid(positions, density_map.matrix, density_map.origin)
+    start, mask, observed = _masked(density_map, positions[is_heavy])
+    grid = density_map.matrix, density_map.origin
+    model_start, density = _density(topology, positions, finest, b_factors, *grid)
     calculated = np.zeros_like(observed)
     first = np.maximum(start, model_start)
     last = np.minimum(start + mask.shape[::-1], model_start + density.shape[::-1])
@@ -250,12 +253,25 @@ def unmasked_model_fsc(
     positions = checked_positions(positions, topology.getNumAtoms(), topology)
     if density_map.data.size > MOST_UNMASKED_VOXELS:
         density_map = density_map.crop(positions, 0.25 * float(np.ptp(positions, axis=0).max()))
-    model = ModelDensity(topology, 2 * 0.999 * density_map.voxel_size.max(), b_factors=b_factors)
-    start, density = model.on_grid(positions, density_map.matrix, density_map.origin)
+    finest, grid = 2 * 0.999 * density_map.voxel_size.max(), (density_map.matrix, density_map.origin)
+    start, density = _density(topology, positions, finest, b_factors, *grid)
     on_map, of_box = density_map.overlap(start, np.array(density.shape[::-1]))
     calculated = np.zeros_like(density_map.data)
     calculated[on_map] = density[of_box]
     return shell_correlation(density_map.data, calculated, density_map.matrix)
+
+
+@found_once
+def _density(
+    topology: Topology,
+    positions: np.ndarray,
+    resolution: float,
+    b_factors: Any,
+    matrix: np.ndarray,
+    origin: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return `ModelDensity.on_grid`, which the curves with a mask and without have in common."""
+    return ModelDensity(topology, resolution, b_factors=b_factors).on_grid(positions, matrix, origin)
 
 
 def _masked(density_map: DensityMap, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -235,9 +235,9 @@ def _own_points(
 
 
 def _neighbours(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return **d**/d² and 0.19/d² of the vectors **d** from each position to those that may own points around it; where each begins.
+    """Return **d**/d² and 0.19/d² of the vectors **d** from each position to those that may own points around it.
 
-    Before those of each, which may be none, there are zeros.
+    Before those of each, which may be none, there are zeros. Returned beside them: where those of each begin.
     """
     pairs = cKDTree(positions).query_pairs((1 + _MARGIN) * RADII[-1], output_type="ndarray")
     pairs = np.concatenate([pairs, pairs[:, ::-1]])

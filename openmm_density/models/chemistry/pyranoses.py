@@ -10,7 +10,7 @@ from openmm import app
 from .elements import is_hydrogen
 from .pierced_rings import rings_of
 from .residue_names import is_standard_polymer
-from .topologies import bonded_neighbours
+from .topologies import bonded_neighbours, found_once
 
 CHAIR = 27.4
 """Degrees of θ from a pole up to which a ring is closer to a chair than to an envelope (54.7°)."""
@@ -90,6 +90,7 @@ class Pyranoses:
         return np.where(ends >= 0, np.sign(volume), 0.0)
 
 
+@found_once
 def find_pyranoses(topology: app.Topology) -> Pyranoses:
     """Return the sugars of a model: rings of five carbons and an oxygen, of which at least two carbons carry O, N or S."""
     atoms, rows = list(topology.atoms()), []

@@ -13,6 +13,7 @@ from openmm import app
 from .backbone import atoms_by_name
 from .residues import is_d_amino_acid
 from .stereocentres import FLAT, chiral_centres
+from .topologies import found_once
 from .torsions import peptide_torsions, torsion_angles
 
 FAVOURED = 0.02
@@ -47,6 +48,12 @@ def backbone_torsions(topology: app.Topology, positions: np.ndarray | None = Non
     `positions` (N, 3) tell L-amino acids from D ones, which may have the name of the L one; without positions or Cβ, or where
     Cα is flat, the name decides.
     """
+    found = _backbone_torsions(topology)
+    return found if positions is None else found.at(positions)
+
+
+@found_once
+def _backbone_torsions(topology: app.Topology) -> BackboneTorsions:
     names = atoms_by_name(topology)
     kinds = [each.residue.name for each in names]
     residue_of_atom = np.array([atom.residue.index for atom in topology.atoms()], dtype=np.int64)
@@ -58,14 +65,13 @@ def backbone_torsions(topology: app.Topology, positions: np.ndarray | None = Non
     chosen = [i for i in sorted(before.keys() & after.keys()) if {"N", "CA", "C"} <= names[i].keys()]
     atoms = [(before[i], *(names[i][name] for name in ("N", "CA", "C")), after[i]) for i in chosen]
     known = {each[0]: each for each in chiral_centres(topology).tolist()}
-    found = BackboneTorsions(
+    return BackboneTorsions(
         np.array(chosen, dtype=np.int64),
         np.array(atoms, dtype=np.int64).reshape(-1, 5),
         np.array([_plot(kinds[i], kinds[residue_of_atom[after[i]]]) for i in chosen], dtype="<U10"),
         np.array([-1.0 if is_d_amino_acid(kinds[i]) else 1.0 for i in chosen]),
         np.array([known.get(each[2], [-1] * 4) for each in atoms], dtype=np.int64).reshape(-1, 4),
     )
-    return found if positions is None else found.at(positions)
 
 
 def _plot(kind: str, next_kind: str) -> str:

@@ -39,18 +39,18 @@ def openmm_topology(topology: Any) -> Topology:
 
 
 def found_once(find: Callable[..., _Found]) -> Callable[..., _Found]:
-    """Keep what a function of a topology, and maybe positions, last found for each, for callers that ask for the same again.
+    """Keep what a function of a topology, and maybe more, last found for each, for callers that ask for the same again.
 
     An array that it returns is read-only; nothing may hold an atom, which would keep the topology forever.
     """
     found: WeakKeyDictionary[Topology, tuple[Any, _Found]] = WeakKeyDictionary()
 
     @wraps(find)
-    def kept(topology: Topology, *positions: np.ndarray) -> _Found:
-        hashes = (sha256(np.ascontiguousarray(each)).digest() for each in positions)
-        key = topology.getNumAtoms(), topology.getNumBonds(), *hashes
+    def kept(topology: Topology, *given: Any) -> _Found:
+        said = [sha256(each.tobytes()).digest() if isinstance(each, np.ndarray) else each for each in given]
+        key = topology.getNumAtoms(), topology.getNumBonds(), *said
         if topology not in found or found[topology][0] != key:
-            found[topology] = key, find(topology, *positions)
+            found[topology] = key, find(topology, *given)
             if isinstance(found[topology][1], np.ndarray):
                 found[topology][1].setflags(write=False)
         return found[topology][1]
