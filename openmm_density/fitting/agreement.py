@@ -82,8 +82,10 @@ def poorest(residues: Sequence[dict[str, Any]], stage: str) -> list[tuple[int, d
 
 def begin_reports(fit: FlexibleFit, result: FitResult) -> None:
     """Begin what `model_agreement` and the summary need, where something is done beside the fit."""
-    if fit.beside.has_processes and not result.interrupted:
-        fit.checks_after(result)
+    if not result.interrupted:
+        fit.beside.begin_after_steps(fit.solute.topology.getNumAtoms(), fit.threads, fit.density_map)
+        if fit.beside.has_processes:
+            fit.checks_after(result)
     _map_reports(fit, result)
 
 

@@ -1,4 +1,4 @@
-"""What a fit need not wait for, done beside it by processes of its own: where steps run on a GPU, most cores have nothing to do.
+"""What a fit need not wait for, done beside it by processes of its own: most cores have nothing to do where steps run on a GPU.
 
 Reports, files and pictures come out as if the fit had made them itself, and where there are no processes, or one ends, it does.
 """
@@ -17,6 +17,8 @@ MOST_PROCESSES = 6
 """There is no more to do beside a fit."""
 LARGEST_MAP = 1 << 28
 """Bytes; each process would hold a map of its own."""
+MANY_ATOMS = 30_000
+"""What is asked of the fitted model takes longer for so many than processes take to start."""
 
 MODULES = ["openmm_density.validation.model_report", "openmm_density.fitting.map_examination"]
 """What has the functions that are called, loaded while the fit is prepared; rooms above name theirs when they are imported."""
@@ -56,17 +58,22 @@ class HelperProcesses:
     def __init__(self, count: int = 0) -> None:
         self._shared: dict[int, SharedArgument] = {}
         self._begun: dict[tuple[Callable[..., Any], Hashable], HelperResult[Any]] = {}
-        pool = WorkerPool(count, *MODULES) if count else None
-        self._pool = pool if pool is not None and pool.workers else None
+        self._pool: WorkerPool | None = None
+        self._start(count)
 
     @classmethod
     def of_fit(cls, platform: str, threads: int | None, density_map: DensityMap) -> HelperProcesses:
         """Return what a fit has beside it: processes where its steps run on a GPU, and cores are there and allowed."""
-        on_cpu = platform in ("CPU", "Reference")
-        if on_cpu or density_map.data.nbytes > LARGEST_MAP:
-            return cls()
-        cores = available_cores()
-        return cls(max(min(threads or cores, cores, MOST_PROCESSES + 1) - 1, 0))
+        return cls(0 if platform in ("CPU", "Reference") else _count(threads, density_map))
+
+    def begin_after_steps(self, n_atoms: int, threads: int | None, density_map: DensityMap) -> None:
+        """Have processes, where there are none yet, for what is asked of a model of many atoms when all steps are done."""
+        if self._pool is None and n_atoms >= MANY_ATOMS:
+            self._start(_count(threads, density_map))
+
+    def _start(self, count: int) -> None:
+        pool = WorkerPool(count, *MODULES) if count else None
+        self._pool = pool if pool is not None and pool.workers else None
 
     @property
     def has_processes(self) -> bool:
@@ -109,3 +116,11 @@ class HelperProcesses:
         if self._pool is not None:
             self._pool.end()
             self._pool = None
+
+
+def _count(threads: int | None, density_map: DensityMap) -> int:
+    """Return how many processes cores are there and allowed for, beside the fit's own."""
+    if density_map.data.nbytes > LARGEST_MAP:
+        return 0
+    cores = available_cores()
+    return max(min(threads or cores, cores, MOST_PROCESSES + 1) - 1, 0)

@@ -150,3 +150,17 @@ def test_processes_are_for_gpus_with_cores_and_maps_that_are_not_too_large(monke
     monkeypatch.setattr(helper_processes, "LARGEST_MAP", 100)
     HelperProcesses.of_fit("CUDA", None, small)
     assert counts == [6, 1, 0, 0, 0, 0]
+
+
+def test_at_the_end_a_large_model_has_processes_on_a_cpu_too(monkeypatch):
+    counts = []
+    monkeypatch.setattr(
+        helper_processes, "WorkerPool", lambda n, *_: SimpleNamespace(workers=[*range(n)], n=n)
+    )
+    monkeypatch.setattr(helper_processes, "available_cores", lambda: 8)
+    density_map = DensityMap(np.zeros((4, 4, 4), np.float32), np.eye(3), np.zeros(3))
+    for n_atoms, threads in ((helper_processes.MANY_ATOMS, 3), (helper_processes.MANY_ATOMS, 1), (100, 8)):
+        beside = HelperProcesses.of_fit("CPU", threads, density_map)
+        beside.begin_after_steps(n_atoms, threads, density_map)
+        counts.append(beside._pool.n if beside.has_processes else 0)
+    assert counts == [2, 0, 0]
