@@ -88,6 +88,7 @@ def kinesin(kinesin_path: Path) -> mdtraj.Trajectory:
     return load_trajectory(kinesin_path)
 
 
+# Tests share these models, and what the package remembers of their topologies: one that changes atoms reads its own.
 @pytest.fixture(scope="session")
 def kinase() -> Model:
     """Return open adenylate kinase, without hydrogens."""
@@ -134,6 +135,14 @@ def rna() -> Model:
     from openmm_density.models import read_model
 
     return read_model(SMALL_DATA / "zoo" / "4p5j_rna.pdb")
+
+
+@pytest.fixture(scope="session")
+def dna() -> Model:
+    """Return the dodecamer of Drew and Dickerson."""
+    from openmm_density.models import read_model
+
+    return read_model(SMALL_DATA / "zoo" / "1bna_duplex.pdb")
 
 
 @pytest.fixture(autouse=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 import mdtraj
 import numpy as np
 from openmm import app
+from scipy.spatial.transform import Rotation
 
 from openmm_density.models import Model
 from openmm_density.models.chemistry.contacts import ContactAtoms
@@ -23,6 +24,17 @@ def shaken(model: Model, sigma: float = 0.4, seed: int = 0) -> Model:
     """Return a model with every atom displaced at random, by `sigma` (Å) along each axis: as bad as a poorly built start."""
     steps = np.random.default_rng(seed).normal(scale=sigma, size=model.positions.shape)
     return replace(model, positions=model.positions + steps)
+
+
+def turned_about(
+    positions: np.ndarray, a: int, b: int, moving: np.ndarray | list[int], angle: float
+) -> np.ndarray:
+    """Return positions with some atoms turned about the axis from atom a to atom b, by an angle in radians."""
+    axis = positions[b] - positions[a]
+    turned = positions.copy()
+    turn = Rotation.from_rotvec(angle * axis / np.linalg.norm(axis))
+    turned[moving] = turn.apply(positions[moving] - positions[a]) + positions[a]
+    return turned
 
 
 def moving(trajectory: mdtraj.Trajectory, n_frames: int, step: float = 0.05) -> mdtraj.Trajectory:

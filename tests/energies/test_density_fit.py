@@ -22,7 +22,6 @@ from openmm_density.kernels.density import density_splat
 from openmm_density.models import prepare, read_model
 
 from ..fragments import fragment as fragment_of_adk
-from ..small_models import ADK_OPEN
 from .contexts import context_of, energy_of, forces_of, system_of
 
 PLATFORMS = {openmm.Platform.getPlatform(i).getName() for i in range(openmm.Platform.getNumPlatforms())}
@@ -46,10 +45,9 @@ class Fragment:
 
 
 @pytest.fixture(scope="module")
-def adk_map():
+def adk_map(kinase):
     """Open adenylate kinase at 4 Å on a coarse grid."""
-    model = read_model(ADK_OPEN)
-    return DensityMap.simulate(model.topology, model.positions, 4.0, 2.0, margin=20.0)
+    return DensityMap.simulate(kinase.topology, kinase.positions, 4.0, 2.0, margin=20.0)
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from openmm_density.models import read_model
 from openmm_density.models.superposition import superposition
 
 from ..fragments import fragment
-from ..small_models import ADK_CLOSED, ADK_OPEN
+from ..small_models import ADK_CLOSED
 
 RESOLUTION = 5.0
 
@@ -76,15 +76,14 @@ def test_noise_that_outweighs_the_density_is_doubted_and_a_small_shift(half_maps
         assert "agrees poorly with the map" in check_free_map(free, fitted, RESOLUTION)
 
 
-def test_another_conformation_is_doubted_where_it_lies_in_place(closed, whole):
-    opened = read_model(ADK_OPEN)
+def test_another_conformation_is_doubted_where_it_lies_in_place(closed, whole, kinase):
     traces = [
-        [atom.index for atom in model.topology.atoms() if atom.name == "CA"] for model in (opened, closed)
+        [atom.index for atom in model.topology.atoms() if atom.name == "CA"] for model in (kinase, closed)
     ]
     core = slice(160, 214)
-    rotation, shift = superposition(opened.positions[traces[0]][core], closed.positions[traces[1]][core])
-    placed = opened.positions @ rotation.T + shift
-    free = DensityMap.simulate(opened.topology, placed, RESOLUTION, 1.5)
+    rotation, shift = superposition(kinase.positions[traces[0]][core], closed.positions[traces[1]][core])
+    placed = kinase.positions @ rotation.T + shift
+    free = DensityMap.simulate(kinase.topology, placed, RESOLUTION, 1.5)
     assert "another conformation" in check_free_map(free, whole, RESOLUTION)
 
 

@@ -17,7 +17,7 @@ from openmm_density.models.structure_files import (
 )
 
 from ..fragments import write_fragment, write_with_alternates
-from ..small_models import hetatm, written
+from ..small_models import hetatm, turned_about, written
 
 OPSIN = "xraymap_3pqr_R32/3pqr.pdb"
 
@@ -61,16 +61,13 @@ def test_a_side_chain_keeps_to_where_it_branches_off(tmp_path: Path) -> None:
     residue = list(model.topology.residues())[int(model.alternates.residues[0])]
     atoms = {atom.name: atom.index for atom in residue.atoms()}
     # The side chain turns about CA-CB, and the fitted conformer by itself about CD-CG too.
-    positions = model.positions.copy()
+    positions = model.positions
     for first, second, names, angle in (
         ("CA", "CB", ("CG", "CD", "CE", "NZ"), 100.0),
         ("CG", "CD", ("CE", "NZ"), 150.0),
     ):
-        start, end = positions[atoms[first]], positions[atoms[second]]
-        axis = (end - start) / np.linalg.norm(end - start)
-        turn = Rotation.from_rotvec(np.radians(angle) * axis)
-        for name in names:
-            positions[atoms[name]] = turn.apply(positions[atoms[name]] - end) + end
+        behind = [atoms[name] for name in names]
+        positions = turned_about(positions, atoms[first], atoms[second], behind, np.radians(angle))
     moved = moved_with_residues(model, positions)
     for name in ("CG", "CD"):
         before, after = (
@@ -109,12 +106,9 @@ def test_conformers_of_bonded_residues_stay_bonded() -> None:
 def test_a_conformer_keeps_the_angles_to_the_chain_that_it_shares() -> None:
     """Serine, in turn with proline, whose nitrogen and neighbour are shared; they are moved, and the fitted proline turns."""
     model = read_model(ZOO / "1ejg_microheterogeneity.pdb")
-    positions = model.positions.copy()
     places = {(record.residue_number, record.name): k for k, record in enumerate(model.records)}
     inner = [k for (number, name), k in places.items() if number == 22 and name not in ("N", "C", "O")]
-    axis = positions[places[22, "C"]] - positions[places[22, "N"]]
-    turn = Rotation.from_rotvec(np.radians(25.0) * axis / np.linalg.norm(axis))
-    positions[inner] = turn.apply(positions[inner] - positions[places[22, "N"]]) + positions[places[22, "N"]]
+    positions = turned_about(model.positions, places[22, "N"], places[22, "C"], inner, np.radians(25.0))
     moved = moved_with_residues(model, positions)
     serine = {
         (record.altloc, record.name): k

@@ -10,7 +10,6 @@ from pathlib import Path
 import gemmi
 import numpy as np
 import pytest
-from scipy.spatial.transform import Rotation
 
 from openmm_density.base.errors import InputError
 from openmm_density.fitting.placement import Placement
@@ -27,7 +26,7 @@ from openmm_density.models.structure_files import (
 
 from ..conftest import PROJECT, SMALL_DATA
 from ..fragments import write_fragment
-from ..small_models import hetatm, written
+from ..small_models import hetatm, turned_about, written
 
 HAEMOGLOBIN = "emd3488_5ni1/5ni1_updated.cif"
 
@@ -363,11 +362,8 @@ def test_a_chain_that_the_authors_leave_without_a_name_keeps_its_cis_peptides(
     path.write_text(block.as_string())
     model = read_model(path)
     atoms = {(atom.residue.index, atom.name): atom.index for atom in model.topology.atoms()}
-    carbon, nitrogen = (model.positions[atoms[key]] for key in ((10, "C"), (11, "N")))
-    axis = (nitrogen - carbon) / np.linalg.norm(nitrogen - carbon)
     turned = [atom.index for atom in model.topology.atoms() if atom.residue.index > 10]
-    moved = model.positions.copy()
-    moved[turned] = Rotation.from_rotvec(np.pi * axis).apply(moved[turned] - carbon) + carbon
+    moved = turned_about(model.positions, atoms[10, "C"], atoms[11, "N"], turned, np.pi)
     write_model_cif(tmp_path / "out.cif", model, moved)
     write_cif(tmp_path / "all.cif", model.topology, moved, header=header_of(model))
     for name in ("out.cif", "all.cif"):

@@ -8,7 +8,6 @@ from pathlib import Path
 import gemmi
 import numpy as np
 import pytest
-from scipy.spatial.transform import Rotation
 
 from openmm_density.fitting.placement import Placement
 from openmm_density.models import prepare, read_model
@@ -21,7 +20,7 @@ from openmm_density.models.structure_files import (
 )
 
 from ..fragments import write_fragment
-from ..small_models import hetatm, written
+from ..small_models import hetatm, turned_about, written
 
 OPSIN = "xraymap_3pqr_R32/3pqr.pdb"
 HAEMOGLOBIN = "emd3488_5ni1/5ni1_updated.cif"
@@ -137,12 +136,8 @@ def test_cis_peptides_are_those_that_are_cis_now(tmp_path: Path) -> None:
     atoms = {(atom.residue.id, atom.name): atom.index for atom in model.topology.atoms()}
     write_pdb(tmp_path / "trans.pdb", model, model.positions)
     assert "CISPEP" not in _records(tmp_path / "trans.pdb")
-    carbon, nitrogen = (model.positions[atoms[key]] for key in (("4", "C"), ("5", "N")))
-    axis = (nitrogen - carbon) / np.linalg.norm(nitrogen - carbon)
     behind = [atom.index for atom in model.topology.atoms() if int(atom.residue.id) > 4]
-    positions = model.positions.copy()
-    turn = Rotation.from_rotvec(np.pi * axis)
-    positions[behind] = turn.apply(positions[behind] - nitrogen) + nitrogen
+    positions = turned_about(model.positions, atoms["4", "C"], atoms["5", "N"], behind, np.pi)
     write_pdb(tmp_path / "cis.pdb", model, positions)
     (record,) = _records(tmp_path / "cis.pdb")["CISPEP"]
     residues = [residue.name for residue in list(model.topology.residues())[3:5]]

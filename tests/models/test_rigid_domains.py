@@ -7,13 +7,12 @@ from scipy.spatial.transform import Rotation
 from openmm_density.models import read_model
 from openmm_density.models.rigid_domains import domain_motions, rigid_domains
 
-from ..small_models import ADK_CLOSED, ADK_OPEN
+from ..small_models import ADK_CLOSED
 
 
 @pytest.fixture(scope="module")
-def opened():
-    model = read_model(ADK_OPEN)
-    return [np.arange(model.topology.getNumResidues())], traced(model)
+def opened(kinase):
+    return [np.arange(kinase.topology.getNumResidues())], traced(kinase)
 
 
 def traced(model):

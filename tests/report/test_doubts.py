@@ -8,7 +8,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from scipy.spatial.transform import Rotation
 
 from openmm_density.base.errors import with_arguments
 from openmm_density.fitting.agreement import model_agreement
@@ -28,7 +27,7 @@ from openmm_density.validation import stretches
 from openmm_density.validation.stretches import DoubtfulStretch
 
 from ..fitting import damaged_models
-from ..small_models import hetatm, written
+from ..small_models import hetatm, turned_about, written
 
 
 def summarized(fit, result, scan=None):
@@ -126,12 +125,10 @@ def test_turned_centres_and_peptides_are_doubted(fitted):
     normal = np.cross(n - ca, c - ca)
     normal /= np.linalg.norm(normal)
     turned[atoms[5, "CB"]] = cb - 2 * ((cb - ca) @ normal) * normal
-    axis = turned[atoms[13, "N"]] - turned[atoms[12, "C"]]
-    turn = Rotation.from_rotvec(np.pi / 2 * axis / np.linalg.norm(axis))
     behind = [
         index for (number, name), index in atoms.items() if number >= 13 and (number, name) != (13, "N")
     ]
-    turned[behind] = turn.apply(turned[behind] - turned[atoms[13, "N"]]) + turned[atoms[13, "N"]]
+    turned = turned_about(turned, atoms[12, "C"], atoms[13, "N"], behind, np.pi / 2)
 
     found = summarized(fit, replace(result, final=turned))
     (centre,) = (doubt for doubt in found["doubts"] if "chiral" in doubt)

@@ -10,7 +10,7 @@ import pytest
 from openmm import app
 
 from openmm_density import DensityMap
-from openmm_density.models import Model, read_model
+from openmm_density.models import Model
 from openmm_density.models.preparation import prepare
 from openmm_density.report.notes import _hydrogens_note, _restraint_note, _sharpened_note
 from openmm_density.restraints import make_restraints
@@ -59,11 +59,10 @@ def test_a_map_that_was_sharpened_for_the_end_is_told() -> None:
     assert note({"sharpened": 1.0}) == note() == []
 
 
-def test_a_list_that_restrains_nothing_in_dna_is_told(small_data) -> None:
-    model = read_model(small_data / "zoo/1bna_duplex.pdb")
+def test_a_list_that_restrains_nothing_in_dna_is_told(dna) -> None:
 
     def note(*names: str) -> list[str]:
-        restraints = make_restraints(names, model.topology, model.positions)
+        restraints = make_restraints(names, dna.topology, dna.positions)
         protocol = SimpleNamespace(stages=[SimpleNamespace(restraints=names)])
         return _restraint_note(SimpleNamespace(protocol=protocol, restraints=restraints, planarity=None))
 

@@ -69,13 +69,12 @@ def test_the_ramachandran_plot_has_the_residues_in_their_regions(tmp_path):
     assert [psi for _, _, psi in found] == pytest.approx(np.degrees(expected.psi), abs=0.06)
 
 
-def test_the_plot_of_puckers_has_the_nucleotides_and_outliers_beside_its_regions(small_data, tmp_path):
-    model = read_model(small_data / "zoo/4p5j_rna.pdb")
-    labels = [f"A {residue.name} {residue.id}" for residue in model.topology.residues()]
+def test_the_plot_of_puckers_has_the_nucleotides_and_outliers_beside_its_regions(rna, dna, tmp_path):
+    labels = [f"A {residue.name} {residue.id}" for residue in rna.topology.residues()]
     places = rows_by_label([{"residue": label} for label in labels])
-    (trace,) = (
-        figure := pucker_figure([ShownModel("after", "after", model.topology, model.positions)], places)
-    )["data"]
+    (trace,) = (figure := pucker_figure([ShownModel("after", "after", rna.topology, rna.positions)], places))[
+        "data"
+    ]
     assert figure["plots"] == {"rna": "RNA"} and trace["customdata"] == list(range(82))
     boxes = re.findall(r"M([^,]+),([^L]+)L[^L]+L([^,]+),([^L]+)L", figure["regions"]["rna"]["allowed"])
     inside = [
@@ -83,11 +82,10 @@ def test_the_plot_of_puckers_has_the_nucleotides_and_outliers_beside_its_regions
         for x, y in zip(trace["x"], trace["y"])
     ]
     # A 1 is an outlier by ε alone.
-    outliers = geometry_report(model.topology, model.positions).nucleic_acids.pucker_outliers
+    outliers = geometry_report(rna.topology, rna.positions).nucleic_acids.pucker_outliers
     assert [labels[row] for row, usual in zip(trace["customdata"], inside) if not usual] == outliers[1:]
     protein = fragment(tmp_path / "model.pdb")
     assert pucker_figure([ShownModel("after", "after", protein.topology, protein.positions)], {}) is None
-    dna = read_model(small_data / "zoo/1bna_duplex.pdb")
     reference = ShownModel("reference", "reference", dna.topology, dna.positions)
     assert (
         pucker_figure([ShownModel("after", "after", protein.topology, protein.positions), reference], {})

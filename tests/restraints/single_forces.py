@@ -9,6 +9,8 @@ from openmm import app, unit
 
 from openmm_density.models import Model
 
+from ..small_models import turned_about
+
 
 def context_with(force: openmm.Force, count: int) -> openmm.Context:
     system = openmm.System()
@@ -48,20 +50,6 @@ def assert_forces_are_the_gradient(
             # Of fourth order, as beside a torsion that is nearly straight energies bend sharply.
             slope = (8 * (energies[1] - energies[-1]) - (energies[2] - energies[-2])) / (12 * step)
             assert forces[atom, axis] == pytest.approx(-slope, abs=tolerance * largest)
-
-
-def turned_about(positions: np.ndarray, a: int, b: int, moving: np.ndarray, angle: float) -> np.ndarray:
-    """Turn some atoms about the axis from atom a to atom b, by an angle in radians."""
-    axis = positions[b] - positions[a]
-    axis /= np.linalg.norm(axis)
-    turned = positions.copy()
-    arm = positions[moving] - positions[a]
-    turned[moving] = positions[a] + (
-        arm * np.cos(angle)
-        + np.cross(axis, arm) * np.sin(angle)
-        + np.outer(arm @ axis, axis) * (1 - np.cos(angle))
-    )
-    return turned
 
 
 def turned_peptide(positions: np.ndarray, torsion: np.ndarray, angle: float) -> np.ndarray:

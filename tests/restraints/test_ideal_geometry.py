@@ -201,7 +201,7 @@ def test_a_centre_of_the_other_hand_keeps_it_and_is_named(peptide: Model) -> Non
 
 
 def test_a_library_that_lacks_a_residue_and_names_an_atom_otherwise(
-    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    dna: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, lists = gemmi.cif.read(str(TABLE)), gemmi.cif.Document()
     for block in table:
@@ -218,21 +218,20 @@ def test_a_library_that_lacks_a_residue_and_names_an_atom_otherwise(
         component.add_copied_block(table.find_block(f"comp_{name}"))
         text = component.as_string()
         (tmp_path / "d" / f"{name}.cif").write_text(text.replace("N2 ", "N9A ") if name == "DG" else text)
-    model = read_model(small_data / "zoo/1bna_duplex.pdb")
-    plain = geometry_report(model.topology, model.positions)
+    plain = geometry_report(dna.topology, dna.positions)
     assert not any("RMSZ" in note for note in plain.notes)
     monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
-    report = geometry_report(model.topology, model.positions)
+    report = geometry_report(dna.topology, dna.positions)
     unnamed, borrowed = report.notes[len(plain.notes) :]
     assert unnamed.startswith("The monomer library does not have these atoms") and "A DG 2 N2" in unnamed
     assert borrowed == (
         "The monomer library lacks these residues, whose ideal values are those of the package's table: DT."
     )
-    lost = {a.index for a in model.topology.atoms() if (a.residue.name, a.name) == ("DG", "N2")}
+    lost = {a.index for a in dna.topology.atoms() if (a.residue.name, a.name) == ("DG", "N2")}
     assert plain.bond_z_count - report.bond_z_count == sum(
-        a.index in lost or b.index in lost for a, b in model.topology.bonds()
+        a.index in lost or b.index in lost for a, b in dna.topology.bonds()
     )
-    restraint = IdealGeometryRestraint(model.topology, model.positions)
+    restraint = IdealGeometryRestraint(dna.topology, dna.positions)
     assert restraint.notes[0] == borrowed
     assert restraint.notes[1].startswith("The monomer library does not have these atoms of their residues")
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from openmm_density.models import Model, read_model
+from openmm_density.models import Model
 from openmm_density.models.chemistry.base_pairs import find_base_pairs
 from openmm_density.models.chemistry.sugar_puckers import AMPLITUDE, C2_ENDO, C3_ENDO, find_sugars
 from openmm_density.models.chemistry.suites import find_suites
@@ -23,12 +21,8 @@ from openmm_density.restraints import (
     SuiteRestraint,
 )
 
-from .single_forces import context_with, energy_at, turned_about
-
-
-@pytest.fixture(scope="module")
-def dna(small_data: Path) -> Model:
-    return read_model(small_data / "zoo/1bna_duplex.pdb")
+from ..small_models import turned_about
+from .single_forces import context_with, energy_at
 
 
 def strand(model: Model, chain: str) -> np.ndarray:

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import mdtraj
 import numpy as np
 import openmm
@@ -9,7 +7,7 @@ import pytest
 from openmm import app, unit
 
 from openmm_density.base.errors import InputError
-from openmm_density.models import Model, read_model
+from openmm_density.models import Model
 from openmm_density.restraints import (
     DEFAULT_RESTRAINTS,
     RESTRAINTS,
@@ -25,10 +23,9 @@ KINDS = [(name, k) for name, kinds in RESTRAINTS.items() for k in range(len(kind
 
 
 @pytest.fixture(scope="module")
-def twins(emd5925: Model, small_data: Path) -> tuple:
+def twins(emd5925: Model, rna: Model) -> tuple:
     """Two copies, two waters and a piece of RNA."""
     topology, positions = copies_of(emd5925, 2)
-    rna = read_model(small_data / "zoo/4p5j_rna.pdb")
     both = app.Modeller(topology, positions * unit.angstrom)
     both.add(rna.topology, (rna.positions + 40.0) * unit.angstrom)
     topology, positions = both.topology, np.array(both.positions.value_in_unit(unit.angstrom))

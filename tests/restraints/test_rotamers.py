@@ -13,7 +13,8 @@ from openmm_density.models.chemistry.torsions import torsion_angles
 from openmm_density.restraints import ROTAMER_FORCE_CONSTANT, RotamerRestraint
 from openmm_density.validation.geometry import rotamer_deviations
 
-from .single_forces import assert_forces_are_the_gradient, context_with, energy_at, turned_about
+from ..small_models import turned_about
+from .single_forces import assert_forces_are_the_gradient, context_with, energy_at
 
 
 def valine(native: Model) -> tuple[app.Topology, np.ndarray, dict[str, int]]:

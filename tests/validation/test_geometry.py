@@ -6,7 +6,6 @@ import mdtraj
 import numpy as np
 import pytest
 from openmm import app
-from scipy.spatial.transform import Rotation
 
 from openmm_density.base.errors import InputError
 from openmm_density.models import prepare
@@ -19,6 +18,8 @@ from openmm_density.validation.geometry import compare_geometry, geometry_report
 from openmm_density.validation.ideal_values import geometry_scores
 from openmm_density.validation.model_geometry import geometry_of_model
 from tests.small_models import ADK_OPEN, fragment_lines, written
+
+from ..small_models import turned_about
 
 
 @pytest.mark.parametrize(
@@ -172,8 +173,6 @@ def test_a_turned_side_chain_is_a_rotamer_outlier(emd6374: Model) -> None:
     trajectory = mdtraj.Trajectory(emd6374.positions / 10, mdtraj.Topology.from_openmm(emd6374.topology))
     chi = [names[name] for name in ("N", "CA", "CB", "CG")]
     found = np.degrees(mdtraj.compute_dihedrals(trajectory, [chi])[0, 0])
-    positions = emd6374.positions.copy()
-    axis = positions[names["CB"]] - positions[names["CA"]]
     moved = [names[name] for name in ("CG", "CD1", "CD2")]
     # Staggered is at −60°, 60° and 180°, eclipsed between them.
     for target, is_outlier in (
@@ -184,9 +183,8 @@ def test_a_turned_side_chain_is_a_rotamer_outlier(emd6374: Model) -> None:
         (121, True),
         (140.5, False),
     ):
-        turn = Rotation.from_rotvec(np.radians(target - found) * axis / np.linalg.norm(axis))
-        turned = positions.copy()
-        turned[moved] = turn.apply(positions[moved] - positions[names["CB"]]) + positions[names["CB"]]
+        bond, angle = (names["CA"], names["CB"]), np.radians(target - found)
+        turned = turned_about(emd6374.positions, *bond, moved, angle)
         outliers = geometry_report(emd6374.topology, turned).rotamer_outliers
         assert (f"D LEU {residue.id}" in outliers) is is_outlier
         assert len(outliers) == before.rotamer_outlier_count + is_outlier

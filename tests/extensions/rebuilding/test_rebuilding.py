@@ -20,8 +20,7 @@ from openmm_density.models import Model
 from openmm_density.models.preparation import prepare
 
 from ...fitting.left_behind import kept_at
-from ...restraints.single_forces import turned_about
-from ...small_models import heavy_clashes
+from ...small_models import heavy_clashes, turned_about
 from .searched import Going, fit_of, rebuilding_of
 
 RESIDUES = 32

@@ -16,7 +16,7 @@ from openmm_density.models import Model, read_model
 from openmm_density.models.chemistry.elements import is_hydrogen
 
 from ...fragments import fragment
-from ...restraints.single_forces import turned_about
+from ...small_models import turned_about
 
 RESOLUTION = 3.0
 

@@ -8,18 +8,14 @@ import pytest
 from openmm_density.extensions.series.frame_fit import FrameFit
 from openmm_density.extensions.series.result import SeriesFrame, SeriesPath, Trace, doubts_about_path
 from openmm_density.extensions.series.steps import Step
-from openmm_density.models import read_model
-
-from ...small_models import ADK_OPEN
 
 GEOMETRY = {"clash_count": 0}
 
 
 @pytest.fixture(scope="module")
-def trace_and_places():
-    model = read_model(ADK_OPEN)
-    trace = Trace.of(model.topology)
-    return trace, model.positions[trace.atoms]
+def trace_and_places(kinase):
+    trace = Trace.of(kinase.topology)
+    return trace, kinase.positions[trace.atoms]
 
 
 def fit(frame, source, cc):

@@ -7,12 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from openmm import app
-from scipy.spatial.transform import Rotation
 
 from openmm_density.models import read_model
 from openmm_density.models.chemistry.pyranoses import Pyranoses, find_pyranoses
 from openmm_density.restraints import GlycosidicRestraint
 from openmm_density.validation.geometry import compare_geometry, geometry_report
+
+from ...small_models import turned_about
 
 
 def ring(q: float, phi: float, theta: float) -> np.ndarray:
@@ -109,12 +110,10 @@ def test_links_of_sugars_stay_turned_as_they_are(small_data: Path) -> None:
         "NAG C3",
     ] in names
     assert restraint.violations(model.positions) == []
-    turned = model.positions.copy()
     fucose = [atom.index for atom in atoms if atom.residue.name == "FUC"]
     place = {(atom.residue.name, atom.name): atom.index for atom in atoms}
-    axis = turned[place["NAG", "O3"]] - turned[place["NAG", "C3"]]
-    turn = Rotation.from_rotvec(np.radians(100.0) * axis / np.linalg.norm(axis))
-    turned[fucose] = turn.apply(turned[fucose] - turned[place["NAG", "O3"]]) + turned[place["NAG", "O3"]]
+    bond = place["NAG", "C3"], place["NAG", "O3"]
+    turned = turned_about(model.positions, *bond, fucose, np.radians(100.0))
     (violation,) = restraint.violations(turned)
     assert violation.quantity == "ψ" and violation.deviation == pytest.approx(100.0, abs=0.1)
 

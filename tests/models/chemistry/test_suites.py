@@ -1,11 +1,9 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from openmm_density.models import read_model
+from openmm_density.models import Model
 from openmm_density.models.chemistry.suites import find_suites, named_suites
 
 # The authors' program suitename says the same of 4P5J.
@@ -15,14 +13,12 @@ OF_4P5J = (
 )
 
 
-def test_suites_of_rna_are_those_of_suitename(small_data: Path) -> None:
-    model = read_model(small_data / "zoo/4p5j_rna.pdb")
-    suites = find_suites(model.topology)
-    names, suiteness = suites.conformers(model.positions)
+def test_suites_of_rna_are_those_of_suitename(rna: Model, dna: Model) -> None:
+    suites = find_suites(rna.topology)
+    names, suiteness = suites.conformers(rna.positions)
     assert suites.residues.tolist() == list(range(1, 83))
     assert "".join(names) == OF_4P5J
     assert ((suiteness == 0) == (names == "!!")).all() and suiteness.max() < 1
-    dna = read_model(small_data / "zoo/1bna_duplex.pdb")
     assert not len(find_suites(dna.topology).residues)
 
 
