@@ -46,6 +46,8 @@ class HelperResult(Generic[_Result]):
 
     def _answer(self) -> _Result:
         assert self._future is not None
+        if self._future.cancel():  # every process has something else to do yet, and here would be waiting
+            return self._call()
         try:
             return self._future.result()
         except (NoAnswer, CancelledError):

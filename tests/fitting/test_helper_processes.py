@@ -127,7 +127,17 @@ def test_what_a_process_cannot_do_is_done_here(processes, parts):
     wrong = processes.begin(DensityMap.from_file, "nowhere.mrc")
     with pytest.raises(InputError, match=r"nowhere\.mrc"):
         wrong.result()
-    assert processes.begin(os.getpid).result() != os.getpid()
+    there = processes.begin(os.getpid)
+    while not there.is_done:
+        time.sleep(0.01)
+    assert there.result() != os.getpid()
+
+
+def test_what_no_process_has_begun_is_done_here(processes):
+    slow = processes.begin(time.sleep, 0.3)
+    while not slow._future.running():
+        time.sleep(0.01)
+    assert processes.begin(os.getpid).result() == os.getpid() and not slow.is_done
 
 
 def test_where_a_process_ends_all_is_done_here():
