@@ -62,13 +62,27 @@ def pierced_rings(topology: app.Topology, positions: np.ndarray) -> list[Pierced
     radii = np.array([np.linalg.norm(positions[list(r)] - c, axis=1).max() for r, c in zip(rings, centres)])
     tree = cKDTree(ends.mean(axis=1))
     near = tree.query_ball_point(centres, radii + lengths.max(initial=0.0) / 2)
+    of, numbers = np.repeat(np.arange(len(rings)), [*map(len, near)]), np.concatenate(near).astype(np.int64)
+    # Most bonds beside a ring come nowhere as near to its middle as its atoms.
+    inside = _distances(centres[of], ends[numbers]) <= 1.01 * radii[of]
+    of, numbers = of[inside], numbers[inside]
+    members = np.array([(*ring, *ring[:1] * (LARGEST_RING - len(ring))) for ring in rings])
+    apart = (bonds[numbers][:, :, None] != members[of][:, None]).all(axis=(1, 2))
+    of, numbers = of[apart], numbers[apart]
     found = []
-    for ring, centre, candidates in zip(rings, centres, near):
-        numbers = np.array([k for k in candidates if not set(bonds[k].tolist()) & set(ring)], dtype=np.int64)
-        for number, point in _crossings(positions[list(ring)], centre, ends[numbers]):
-            i, j = bonds[numbers[number]].tolist()
+    for place in np.unique(of).tolist():
+        ring, others = rings[place], numbers[of == place]
+        for number, point in _crossings(positions[list(ring)], centres[place], ends[others]):
+            i, j = bonds[others[number]].tolist()
             found.append(PiercedRing(ring, (i, j), point))
     return found
+
+
+def _distances(points: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Return how far points (n, 3) are from segments (n, 2, 3)."""
+    along, away = ends[:, 1] - ends[:, 0], points - ends[:, 0]
+    part = np.einsum("ij,ij->i", away, along) / np.maximum(np.einsum("ij,ij->i", along, along), 1e-12)
+    return np.linalg.norm(away - np.clip(part, 0.0, 1.0)[:, None] * along, axis=1)
 
 
 def _crossings(corners: np.ndarray, centre: np.ndarray, ends: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:

@@ -12,7 +12,7 @@ import numpy as np
 import openmm
 from openmm import app, unit
 
-from ..chemistry.topologies import bonded_pairs
+from ..chemistry.topologies import are_among, bonded_pairs, pair_keys
 from ..merging import call_for_each, constraints_of, copied_force, copied_system, masses_of, terms_of
 
 _FREE = (None, False)
@@ -77,7 +77,7 @@ class ConstrainedVariants:
         if any(map(whole.isVirtualSite, range(count))):  # OpenMM cannot copy virtual sites
             return None, []
         pairs, lengths = constraints_of(whole)
-        keys = _keys(pairs, count)
+        keys = pair_keys(pairs, count)
         bare, forces = openmm.System(), whole.getForces()
         bare.setDefaultPeriodicBoxVectors(*whole.getDefaultPeriodicBoxVectors())
         masses = self._masses(whole, options.get("hydrogenMass"), () if free else keys)
@@ -98,7 +98,9 @@ class ConstrainedVariants:
         if key not in self._without:
             kind, size = _FLEXIBLE[type(force)]
             particles, numbers = terms_of(force, kind, size)
-            acting = ~np.isin(_keys(particles[:, [0, -1]], count), constrained)
+            acting = ~are_among(pair_keys(particles[:, [0, -1]], count), constrained)
+            if acting.all():
+                return force
             bare = type(force)()
             bare.setName(force.getName())
             bare.setForceGroup(force.getForceGroup())
@@ -143,8 +145,3 @@ def _beside_constraints(options: dict[str, Any]) -> dict[str, Any]:
         for key, value in options.items()
         if key not in ("constraints", "rigidWater", "hydrogenMass")
     }
-
-
-def _keys(pairs: np.ndarray, count: int) -> np.ndarray:
-    """Return a number for each pair of particles, in whichever order."""
-    return pairs.min(axis=1) * count + pairs.max(axis=1)

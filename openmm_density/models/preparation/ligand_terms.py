@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -14,6 +13,7 @@ from scipy.spatial.transform import Rotation
 
 from ..chemistry.elements import covalent_radius, is_hydrogen, is_metal
 from ..chemistry.ideal_geometry import angles_at, lengths_of
+from ..chemistry.topologies import bonded_neighbours
 from ..chemistry.torsions import torsion_angles
 from ..ligand_potentials import PlacedPotential
 
@@ -89,12 +89,13 @@ def mended_ends(
     members = {int(index) for atoms in rigid for index in atoms}
     atoms = list(topology.atoms())
     symbols = ["" if atom.element is None else atom.element.symbol for atom in atoms]
-    bonded: dict[int, list[int]] = defaultdict(list)
-    for a, b in topology.bonds() if members else ():
-        bonded[a.index].append(b.index)
-        bonded[b.index].append(a.index)
-    hydrogens = {k: [n for n in of if is_hydrogen(atoms[n])] for k, of in bonded.items()}
-    neighbours = {k: [n for n in bonded[k] if n not in hydrogens[k]] for k in bonded}
+    bonded = bonded_neighbours(topology) if members else []
+
+    def hydrogens(k: int) -> list[int]:
+        return [n for n in bonded[k] if is_hydrogen(atoms[n])]
+
+    def neighbours(k: int) -> list[int]:
+        return [n for n in bonded[k] if not is_hydrogen(atoms[n])]
 
     def possible_length(i: int, j: int) -> float | None:
         """Return the nearest possible bond length; None where the present one is possible."""
@@ -114,8 +115,8 @@ def mended_ends(
     for carbon in sorted(members):
         if symbols[carbon] != "C":
             continue
-        oxygens = [k for k in neighbours.get(carbon, ()) if len(neighbours[k]) == 1 and symbols[k] == "O"]
-        others = [k for k in neighbours.get(carbon, ()) if k not in oxygens]
+        oxygens = [k for k in neighbours(carbon) if len(neighbours(k)) == 1 and symbols[k] == "O"]
+        others = [k for k in neighbours(carbon) if k not in oxygens]
         if len(oxygens) == 2 and [symbols[k] for k in others] == ["C"]:
             group = np.array([others[0], carbon, *oxygens])
             angles = angles_at(positions, group[[[0, 1, 2], [0, 1, 3], [2, 1, 3]]])
@@ -126,12 +127,12 @@ def mended_ends(
                 moved = _carboxylate(positions, group, is_far)
                 found |= moved
                 for atom, place in moved.items():
-                    found |= {h: positions[h] + place - positions[atom] for h in hydrogens[atom]}
+                    found |= {h: positions[h] + place - positions[atom] for h in hydrogens(atom)}
         if len(oxygens) == 1 and sorted(symbols[k] for k in others) == ["C", "N"]:
             end, nitrogen = sorted(others, key=symbols.__getitem__)
-            beyond = [k for k in neighbours[nitrogen] if k != carbon]
-            if len(neighbours[end]) == len(beyond) == 1:
-                ends = [*oxygens, end, *hydrogens[end]]
+            beyond = [k for k in neighbours(nitrogen) if k != carbon]
+            if len(neighbours(end)) == len(beyond) == 1:
+                ends = [*oxygens, end, *hydrogens(end)]
                 places = {k: found.get(k, positions[k]) for k in ends}
                 found |= _acetamide(positions, [*beyond, nitrogen, carbon], places)
     return found

@@ -15,7 +15,7 @@ from openmm import app
 from ..chemistry.elements import covalent_radius, is_hydrogen, is_metal
 from ..chemistry.ideal_geometry import angles_at, bond_angles, ideal_values, lengths_of
 from ..chemistry.metal_sites import USUAL, target_distance
-from ..chemistry.topologies import bonded_pairs
+from ..chemistry.topologies import are_among, bonded_pairs, pair_keys
 from ..merging import call_for_each, constraints_of, terms_of
 from .ligand_terms import BOND_LENGTHS
 
@@ -63,24 +63,28 @@ def missing_terms(
     angles = bond_angles(bonds)
     known = _terms(system, _BONDS)
     known_angles = _terms(system, _ANGLES)
+    none = MissingTerms(bonds[:0], np.empty(0), angles[:0], np.empty(0))
     if not len(known):  # a force field without bonds
-        return MissingTerms(bonds[:0], np.empty(0), angles[:0], np.empty(0))
+        return none
     constrained, _ = constraints_of(system)
     group = np.full(n, -1)
     for number, atoms in enumerate(held):
         group[atoms] = number
-    linked = _keys(np.array(list(links), dtype=np.int64).reshape(-1, 2), n)
-    pairs = np.concatenate([_keys(known, n), _keys(constrained, n), linked])
-    lacks_bond = ~np.isin(_keys(bonds, n), pairs) & ~_within(group, bonds)
-    ends = angles[:, [0, 2]]
-    fixed = np.isin(_keys(ends, n), _keys(constrained, n))
+    linked = pair_keys(np.array(list(links), dtype=np.int64).reshape(-1, 2), n)
+    held_apart = pair_keys(constrained, n)
+    pairs = np.concatenate([pair_keys(known, n), held_apart, linked])
+    lacks_bond = ~are_among(pair_keys(bonds, n), pairs) & ~_within(group, bonds)
+    ends = pair_keys(angles[:, [0, 2]], n)
+    fixed = are_among(ends, held_apart)
+    lacks_angle = ~are_among(
+        ends * n + angles[:, 1], pair_keys(known_angles[:, [0, 2]], n) * n + known_angles[:, 1]
+    )
+    lacks_angle &= ~fixed & ~_within(group, angles)
+    if not lacks_bond.any() and not lacks_angle.any():
+        return none
     # At a bound metal only springs hold the angles.
     metal = np.array([is_metal(atom) for atom in topology.atoms()], dtype=bool)
-    beside_metal = metal[angles].any(axis=1)
-    lacks_angle = ~np.isin(
-        _keys(ends, n) * n + angles[:, 1], _keys(known_angles[:, [0, 2]], n) * n + known_angles[:, 1]
-    )
-    lacks_angle &= ~fixed & ~beside_metal & ~_within(group, angles)
+    lacks_angle &= ~metal[angles].any(axis=1)
     return MissingTerms(*_usual(topology, positions, bonds, lacks_bond, angles[lacks_angle]))
 
 
@@ -110,11 +114,6 @@ def _terms(system: openmm.System, kinds: tuple[type, ...]) -> np.ndarray:
     kind, size = ("Bond", 2) if kinds is _BONDS else ("Angle", 3)
     found = [terms_of(force, kind, size)[0] for force in system.getForces() if isinstance(force, kinds)]
     return np.concatenate([np.empty((0, size), dtype=np.int64), *found])
-
-
-def _keys(pairs: np.ndarray, n: int) -> np.ndarray:
-    """Return a number for each pair of atoms, in either order."""
-    return pairs.min(axis=1, initial=n) * n + pairs.max(axis=1, initial=0)
 
 
 def _within(group: np.ndarray, members: np.ndarray) -> np.ndarray:

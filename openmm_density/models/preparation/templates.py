@@ -15,7 +15,7 @@ from openmm import app
 from ...base.errors import InputError
 from ...base.wording import one_line, residue_label
 from ..chemistry.elements import is_hydrogen
-from ..chemistry.topologies import bonded_atoms
+from ..chemistry.topologies import bonded_atoms, bonded_neighbours
 from ..ligand_potentials import AtomType, define_types, sphere_of_element
 from .prepared import PreparationReport
 from .work_residues import WorkResidue
@@ -150,8 +150,7 @@ def _unmatched(
     skipped: set[app.topology.Residue],
 ) -> list[app.topology.Residue]:
     """Return the residues that neither a template nor a patched one (CHARMM's termini) describes; record those of others."""
-    data = app.ForceField._SystemData(topology)
-    unmatched = []
+    bonded, unmatched = [sorted(set(each)) for each in bonded_neighbours(topology)], []
     # OpenMM looks up templates by residue index, since 8.5 by the residue itself.
     found: dict[Any, Any] = {key: None for residue in topology.residues() for key in (residue, residue.index)}
     # Looked up once for all residues with the same atoms and bonds.
@@ -159,10 +158,10 @@ def _unmatched(
     for residue in topology.residues():
         if residue in skipped or residue.index in templates:
             continue
-        graph = _graph(residue, data.bondedToAtom)
+        graph = _graph(residue, bonded)
         if graph not in known:
             try:
-                known[graph], _ = forcefield._getResidueTemplateMatches(residue, data.bondedToAtom)
+                known[graph], _ = forcefield._getResidueTemplateMatches(residue, bonded)
             except Exception:  # several templates match with different parameters: none can be trusted
                 known[graph] = None
         template = known[graph]
@@ -173,6 +172,7 @@ def _unmatched(
         found[residue] = found[residue.index] = template
     if unmatched and forcefield._patches:
         patched = list(unmatched)
+        data = app.ForceField._SystemData(topology)
         try:
             unmatched = app.forcefield._applyPatchesToMatchResidues(
                 forcefield, data, unmatched, found, data.bondedToAtom, False, False
