@@ -15,6 +15,7 @@ from openmm_density.energies.measures import SIMILARITIES
 from openmm_density.models import read_model
 from openmm_density.reporters import DensityReporter
 from openmm_density.validation.correlation import MapCorrelation
+from tests.contexts import system_of
 from tests.small_models import fragment_lines, written
 
 pytestmark = pytest.mark.skipif(
@@ -30,15 +31,12 @@ def peptide(small_data, tmp_path_factory):
 
 def simulation_of(fit, peptide, *, derivative=None, bonds_in_group=1, strength=None):
     """Return a simulation of the peptide with springs for bonds and the density."""
-    system = openmm.System()
-    for _ in peptide.positions:
-        system.addParticle(12.0)
     springs = openmm.HarmonicBondForce()
     springs.setForceGroup(bonds_in_group)
     for a, b in peptide.topology.bonds():
         length = np.linalg.norm(peptide.positions[a.index] - peptide.positions[b.index])
         springs.addBond(a.index, b.index, length / 10, 50000.0)
-    system.addForce(springs)
+    system = system_of(len(peptide.positions), springs)
     if fit is not None:
         system.addForce(fit.create_force(parameter_derivative=derivative))
     integrator = openmm.LangevinMiddleIntegrator(300, 1, 0.001)

@@ -7,7 +7,7 @@ from openmm import app
 from openmm_density.base.errors import InputError
 from openmm_density.energies.checks import check_system, check_unit, first_bonds
 
-from .contexts import system_of
+from ..contexts import system_of
 
 
 def chain_of(n):

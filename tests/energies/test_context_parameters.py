@@ -15,6 +15,7 @@ from openmm import app
 from openmm_density import DensityFit, DensityMap, DensityReporter
 from openmm_density.models import Model
 
+from ..contexts import system_of
 from ..fragments import fragment
 
 RESOLUTION = 5.0
@@ -39,13 +40,6 @@ def topology_of(model: Model) -> app.Topology:
 
 def fit_of(model: Model, density_map: DensityMap, topology: app.Topology, **options: object) -> DensityFit:
     return DensityFit(density_map, topology, RESOLUTION, positions=model.positions, **options)
-
-
-def system_of(model: Model) -> openmm.System:
-    system = openmm.System()
-    for _ in model.positions:
-        system.addParticle(12.0)
-    return system
 
 
 @contextmanager
@@ -78,7 +72,7 @@ def test_the_second_force_of_a_topology_is_told_of(model: Model, maps: tuple[Den
 def test_forces_that_share_a_strength_are_told_of_where_they_are_evaluated(
     model: Model, maps: tuple[DensityMap, ...], shared: bool
 ) -> None:
-    topology, system = topology_of(model), system_of(model)
+    topology, system = topology_of(model), system_of(len(model.positions))
     names = ("k", "k") if shared else ("k", "l")
     fits = [
         fit_of(model, each, topology, parameter_name=name, force_group=group)

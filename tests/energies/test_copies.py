@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
-import openmm
 import pytest
 import torch
 
@@ -16,6 +15,7 @@ from openmm_density.models import prepare
 from openmm_density.models.merging import displacements_apart, merge_systems
 from openmm_density.restraints import PlanarityRestraint
 
+from ..contexts import context_of, energy_of, forces_of, system_of
 from ..fragments import RESOLUTION, fragment
 
 STRENGTHS = [300.0, 0.0, 900.0]
@@ -38,10 +38,7 @@ def parts(tmp_path_factory):
                 density_map, model.topology, resolution, similarity=similarity, positions=model.positions
             )
         )
-        system = openmm.System()
-        for _ in range(model.topology.getNumAtoms()):
-            system.addParticle(12.0)
-        systems.append(system)
+        systems.append(system_of(model.topology.getNumAtoms()))
         positions.append(model.positions / 10 + 0.01 * len(systems))
     return models, fits, systems, positions
 
@@ -65,9 +62,7 @@ def test_each_is_pulled_into_its_own_map_by_its_own_strength(parts, backend):
     assert len(forces) == (1 if backend == "CudaGraphForce" else 3)
     for force in forces:
         merged.system.addForce(force)
-    context = openmm.Context(
-        merged.system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("Reference")
-    )
+    context = context_of(merged.system)
     context.setPositions(merged.merged_positions(positions))
     names = copy_parameter_names(fits)
     assert names == ["density_strength_0", "density_strength_1", "density_strength_2"]
@@ -100,17 +95,10 @@ def test_the_flat_groups_of_copies_are_held_flat_by_one_force(parts):
     n = model.topology.getNumAtoms()
     shaken = np.random.default_rng(0).normal(scale=0.01, size=(2, n, 3)) + model.positions / 10
     shaken[1] += 5.0
-    system = openmm.System()
-    for _ in range(2 * n):
-        system.addParticle(12.0)
-    system.addForce(restraint.create_force_of_copies([0, n], 2 * n))
-    context = openmm.Context(
-        system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("Reference")
-    )
+    context = context_of(system_of(2 * n, restraint.create_force_of_copies([0, n], 2 * n)))
     context.setPositions(shaken.reshape(-1, 3))
-    state = context.getState(energy=True, forces=True)
     module, one = restraint.create_module(), torch.ones((), dtype=torch.float64)
     alone = [module(torch.from_numpy(each), one) for each in shaken]
-    assert state.getPotentialEnergy()._value == pytest.approx(sum(float(e) for e, _ in alone), rel=1e-5)
+    assert energy_of(context) == pytest.approx(sum(float(e) for e, _ in alone), rel=1e-5)
     wanted = torch.cat([forces for _, forces in alone]).numpy()
-    assert np.abs(state.getForces(asNumpy=True)._value - wanted).max() < 1e-3 * np.abs(wanted).max()
+    assert np.abs(forces_of(context) - wanted).max() < 1e-3 * np.abs(wanted).max()

@@ -21,8 +21,8 @@ from openmm_density.energies.measures import SIMILARITIES
 from openmm_density.kernels.density import density_splat
 from openmm_density.models import prepare, read_model
 
+from ..contexts import context_of, energy_of, forces_of, system_of
 from ..fragments import fragment as fragment_of_adk
-from .contexts import context_of, energy_of, forces_of, system_of
 
 PLATFORMS = {openmm.Platform.getPlatform(i).getName() for i in range(openmm.Platform.getNumPlatforms())}
 

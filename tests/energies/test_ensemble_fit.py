@@ -14,6 +14,7 @@ from openmm_density.kernels.density import measures, reference
 from openmm_density.models import prepare
 from openmm_density.models.merging import displacements_apart, merge_systems
 
+from ..contexts import context_of, energy_of, system_of
 from ..fragments import RESOLUTION, fragment
 
 WEIGHTS = [0.5, 0.2, 0.3]
@@ -41,18 +42,14 @@ def shaken(model):
 
 
 def free_particles(model):
-    system = openmm.System()
-    for _ in range(model.topology.getNumAtoms()):
-        system.addParticle(12.0)
-    return system
+    return system_of(model.topology.getNumAtoms())
 
 
-def context_of(ensemble, model, positions):
+def merged_context(ensemble, model, positions):
     in_nm = [each / 10 for each in positions]
     merged = merge_systems([free_particles(model)] * len(positions), displacements_apart(in_nm, 3.0))
     merged.system.addForce(ensemble.create_force(merged))
-    platform = openmm.Platform.getPlatformByName("Reference")
-    context = openmm.Context(merged.system, openmm.VerletIntegrator(0.001), platform)
+    context = context_of(merged.system)
     context.setPositions(merged.merged_positions(in_nm))
     return merged, context
 
@@ -84,7 +81,7 @@ def reference_similarity(ensemble, positions, weights, measure):
 
 def test_forces_and_weights_gradients_are_those_of_the_reference(fit, model, shaken):
     ensemble = EnsembleFit(fit, 3, WEIGHTS)
-    merged, context = context_of(ensemble, model, shaken)
+    merged, context = merged_context(ensemble, model, shaken)
     state = context.getState(energy=True, forces=True)
     similarity, by_position, by_weight = reference_similarity(ensemble, shaken, WEIGHTS, fit.measure.number)
     k = ensemble.default_strength
@@ -126,13 +123,10 @@ def test_one_replica_has_the_bits_of_one_model(fit, model, shaken):
     assert ensemble.similarity(shaken[:1]) == fit.similarity(shaken[0])
     system = free_particles(model)
     system.addForce(fit.create_force("NativeForce"))
-    platform = openmm.Platform.getPlatformByName("Reference")
-    context = openmm.Context(system, openmm.VerletIntegrator(0.001), platform)
+    context = context_of(system, shaken[0])
     merged = merge_systems([free_particles(model)], np.zeros((1, 3)))
     merged.system.addForce(ensemble.create_force(merged))
-    here = openmm.Context(merged.system, openmm.VerletIntegrator(0.001), platform)
-    for each in (context, here):
-        each.setPositions(shaken[0] / 10)
+    here = context_of(merged.system, shaken[0])
     states = [each.getState(energy=True, forces=True) for each in (context, here)]
     assert states[0].getPotentialEnergy() == states[1].getPotentialEnergy()
     assert np.array_equal(*(each.getForces(asNumpy=True)._value for each in states))
@@ -140,18 +134,16 @@ def test_one_replica_has_the_bits_of_one_model(fit, model, shaken):
 
 def test_the_module_is_the_same_by_torch_and_in_xml(fit, model, shaken):
     ensemble = EnsembleFit(fit, 3, WEIGHTS)
-    merged, context = context_of(ensemble, model, shaken)
-    energy = context.getState(energy=True).getPotentialEnergy()._value
+    merged, context = merged_context(ensemble, model, shaken)
+    energy = energy_of(context)
     module = ensemble.create_module(merged.displacements)
     strengths = torch.tensor([ensemble.default_strength, *WEIGHTS], dtype=torch.float64)
     positions = merged.merged_positions([each / 10 for each in shaken])
     assert float(module(torch.from_numpy(positions), strengths)[0]) == pytest.approx(energy, rel=1e-6)
     system = openmm.XmlSerializer.deserialize(openmm.XmlSerializer.serialize(merged.system))
-    again = openmm.Context(
-        system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("Reference")
-    )
+    again = context_of(system)
     again.setPositions(positions)
-    assert again.getState(energy=True).getPotentialEnergy()._value == energy
+    assert energy_of(again) == energy
 
 
 def test_weights_of_a_mixture_are_found(model):
@@ -165,7 +157,7 @@ def test_weights_of_a_mixture_are_found(model):
     weights = ensemble.refine_weights(states)
     assert weights == pytest.approx([0.7, 0.3], abs=0.03)
     assert ensemble.similarity(states, weights) > ensemble.similarity(states)
-    _, context = context_of(ensemble, model, states)
+    _, context = merged_context(ensemble, model, states)
     before = context.getState(energy=True).getPotentialEnergy()._value
     ensemble.set_weights(context, weights)
     assert context.getState(energy=True).getPotentialEnergy()._value < before

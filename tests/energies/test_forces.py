@@ -5,7 +5,6 @@ import numpy as np
 import openmm
 import pytest
 import torch
-from openmm import unit
 
 from openmm_density.base.errors import InputError
 from openmm_density.energies import forces
@@ -17,6 +16,8 @@ from openmm_density.energies.forces import (
     best_backend,
     create_force,
 )
+
+from ..contexts import context_of, energy_of, forces_of, system_of
 
 PLATFORMS = {openmm.Platform.getPlatform(i).getName() for i in range(openmm.Platform.getNumPlatforms())}
 needs_torch_force = pytest.mark.skipif(
@@ -60,25 +61,13 @@ def spring(module=None, **arguments):
 
 
 def context_with(*added, platform="Reference", box=None):
-    system = openmm.System()
-    for _ in POSITIONS:
-        system.addParticle(12.0)
-    for force in added:
-        system.addForce(force)
-    if box is not None:
-        system.setDefaultPeriodicBoxVectors(*box)
-    context = openmm.Context(
-        system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName(platform)
-    )
+    context = context_of(system_of(len(POSITIONS), *added, box=box), platform=platform)
     context.setPositions(POSITIONS)
     return context
 
 
 def energy_and_forces(context, **arguments):
-    state = context.getState(energy=True, forces=True, **arguments)
-    energy = state.getPotentialEnergy().value_in_unit(unit.kilojoule_per_mole)
-    found = state.getForces(asNumpy=True).value_in_unit(unit.kilojoule_per_mole / unit.nanometer)
-    return energy, np.array(found)
+    return energy_of(context, **arguments), forces_of(context, **arguments)
 
 
 @needs_torch_force

@@ -23,8 +23,8 @@ from openmm_density.energies.mate_contacts import (
 from openmm_density.kernels.pairs import reference
 from openmm_density.models import prepare
 
+from ..contexts import context_of, energy_of, forces_of, system_of
 from ..fragments import fragment
-from .contexts import context_of, energy_of, forces_of, system_of
 from .test_symmetry_mates import cyclic, dihedral_2, helical
 
 needs_force = pytest.mark.skipif(

@@ -11,7 +11,7 @@ from openmm_density.energies.forces import backend_problem
 from openmm_density.energies.painn import ALL_PAIRS_UP_TO
 from openmm_density.energies.painn_network import PaiNNNetwork
 
-from .contexts import context_of, energy_of, forces_of, system_of
+from ..contexts import context_of, energy_of, forces_of, system_of
 
 N_ATOMS = 24
 

@@ -33,6 +33,7 @@ from openmm_density.models.chemistry.sugar_puckers import AMPLITUDE, C2_ENDO, C3
 from openmm_density.restraints import IdealGeometryRestraint
 from openmm_density.validation.geometry import ModelGeometry
 
+from ..contexts import context_of, energy_of, system_of
 from ..small_models import ADK_CLOSED
 
 
@@ -130,14 +131,7 @@ def test_hydrogens_ride_on_heavy_atoms_at_rest(bent):
     fit, _, shaken = bent
     topology = fit.prepared.topology
     ideal = IdealGeometryRestraint(topology, shaken)
-    system = openmm.System()
-    for _ in topology.atoms():
-        system.addParticle(1.0)
-    system.addForce(force_of_angles(topology, ideal))
-    context = openmm.Context(
-        system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("Reference")
-    )
-    context.setPositions(shaken / 10)
+    context = context_of(system_of(len(shaken), force_of_angles(topology, ideal)), shaken)
     light = np.array([is_hydrogen(atom) for atom in topology.atoms()])
     z, riding = ideal.terms.angles.z(shaken), light[ideal.terms.angles.atoms].any(axis=1)
     far = np.maximum(0.0, np.abs(z) - OUTLIER)
@@ -145,7 +139,7 @@ def test_hydrogens_ride_on_heavy_atoms_at_rest(bent):
         context.setParameter(ANGLES_BEYOND, beyond)
         held = np.where(riding, (HYDROGEN_SCALE - 1.0) * ideal.force_constant, beyond)
         expected = 0.5 * (held * z**2 + OUTLIER_SCALE * (ideal.force_constant + beyond) * far**2).sum()
-        assert context.getState(energy=True).getPotentialEnergy()._value == pytest.approx(expected, rel=1e-4)
+        assert energy_of(context) == pytest.approx(expected, rel=1e-4)
 
 
 def test_a_model_comes_to_rest_in_the_geometry_of_depositions(bent):

@@ -18,6 +18,7 @@ from openmm_density.fitting.fit_systems import (
 from openmm_density.fitting.protocols import Stage
 from openmm_density.kernels import compilation
 
+from ..contexts import context_of
 from ..fragments import RESOLUTION
 
 
@@ -63,9 +64,7 @@ def test_without_a_compiler_backbones_are_held_by_openmm(fitted, monkeypatch):
 
 def test_flat_groups_are_held_as_stiffly_as_the_time_step_bears(fitted, monkeypatch):
     fit, _ = fitted
-    context = openmm.Context(
-        fit.system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("Reference")
-    )
+    context = context_of(fit.system)
     name = fit.planarity.parameter_name
     longest = fit.planarity.stable_timestep(fit.system)
     held, free = Stage("hold", 4), Stage("free", 4, restraints=("ss",))

@@ -11,6 +11,8 @@ from openmm_density.fitting.preconditioned import Stiffness, minimize
 from openmm_density.restraints import IdealGeometryRestraint
 from openmm_density.restraints.contacts import ContactRestraint
 
+from ..contexts import context_of
+
 ATOMS, BOND, ANGLE = 12, 0.15, 1.9
 
 
@@ -35,8 +37,7 @@ def chain(still=()):
     positions[:, 1] = step[1] * (np.arange(ATOMS) % 2)
     positions += np.random.default_rng(0).normal(scale=0.01, size=positions.shape)
     restraints = (each(topology, 10 * positions) for each in (IdealGeometryRestraint, ContactRestraint))
-    platform = openmm.Platform.getPlatformByName("Reference")
-    context = openmm.Context(system, openmm.VerletIntegrator(0.001), platform)
+    context = context_of(system)
     context.setPositions(positions)
     return context, Stiffness(system, *restraints), positions
 

@@ -19,6 +19,7 @@ from openmm_density.fitting.protocols import Protocol, Stage
 from openmm_density.fitting.stability import FARTHEST, Safeguard, Unstable
 from openmm_density.fitting.stage_context import StageContext
 
+from ..contexts import context_of
 from ..fragments import RESOLUTION, fragment, map_of
 from .changed_steps import blow_up_in
 
@@ -65,8 +66,7 @@ def test_where_nearly_all_fly_those_are_named_on_which_forces_were_largest():
         system.addParticle(12.0)
         force.addParticle(index, [100.0 if index == 31 else 1.0])
     system.addForce(force)
-    platform = openmm.Platform.getPlatformByName("Reference")
-    context = openmm.Context(system, openmm.VerletIntegrator(0.001), platform)
+    context = context_of(system)
     safeguard = Safeguard(topology, system)
     safeguard.begin(np.zeros((60, 3)))
     context.setPositions(np.full((60, 3), 1e9))
@@ -125,9 +125,7 @@ def test_a_molecule_that_a_barostat_put_back_has_not_flown(leucine):
         force.addParticle(0.0, 0.3, 0.0)
     system.addForce(force)
     system.setDefaultPeriodicBoxVectors(*(np.eye(3) * 8.0))
-    context = openmm.Context(
-        system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("Reference")
-    )
+    context = context_of(system)
     context.setPositions(np.zeros((5, 3)))
     safeguard = Safeguard(topology, system)
     safeguard.check(context)

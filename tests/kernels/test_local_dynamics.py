@@ -18,6 +18,8 @@ from openmm_density.kernels.local_dynamics import (
 )
 from openmm_density.kernels.torsion_maps import pack_torsions, reference, spline_nodes
 
+from ..contexts import context_of, energy_of, forces_of, system_of
+
 MOVING, ATOMS = 9, 14
 KINDS = ("bonds", "angles", "torsions", "held", "pairs")
 
@@ -122,19 +124,12 @@ def forces(given: LocalTerms, hardness: float) -> list[openmm.Force]:
 @pytest.mark.parametrize("hardness", [1.0, 0.05])
 def test_terms_are_those_of_openmm(kind: str, hardness: float) -> None:
     given = terms(kind)
-    system = openmm.System()
-    for _ in range(ATOMS):
-        system.addParticle(1.0)
-    system.addForce(forces(given, hardness)[KINDS.index(kind)])
-    context = openmm.Context(
-        system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("Reference")
-    )
+    context = context_of(system_of(ATOMS, forces(given, hardness)[KINDS.index(kind)]))
     context.setPositions(places())
-    state = context.getState(energy=True, forces=True)
     energy, gradient = LocalDynamics(given).energy(places(), hardness)
-    wanted = -np.array(state.getForces(asNumpy=True)._value)[:MOVING]
+    wanted = -forces_of(context)[:MOVING]
     assert abs(wanted).max() > 10
-    assert energy == pytest.approx(state.getPotentialEnergy()._value, rel=1e-5)
+    assert energy == pytest.approx(energy_of(context), rel=1e-5)
     np.testing.assert_allclose(gradient, wanted, atol=2e-5 * abs(wanted).max())
 
 

@@ -5,7 +5,6 @@ import math
 import openmm
 import pytest
 import torch
-from openmm import unit
 
 from openmm_density.kernels import compilation
 from openmm_density.kernels.neighbors import neighbors
@@ -22,6 +21,7 @@ from openmm_density.kernels.pairs import (
     reference,
 )
 
+from ..contexts import context_of, energy_of, forces_of, system_of
 from . import operators
 
 CUTOFF = 0.9
@@ -155,20 +155,9 @@ def test_the_virial_is_the_derivative_by_strain(form):
 
 
 def openmm_energy(force, positions, box):
-    system = openmm.System()
-    for _ in positions:
-        system.addParticle(1.0)
-    if box is not None:
-        system.setDefaultPeriodicBoxVectors(*box.tolist())
-    system.addForce(force)
-    context = openmm.Context(
-        system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("Reference")
-    )
+    context = context_of(system_of(len(positions), force, box=None if box is None else box.tolist()))
     context.setPositions(positions.tolist())
-    state = context.getState(energy=True, forces=True)
-    energy = state.getPotentialEnergy().value_in_unit(unit.kilojoule_per_mole)
-    forces = state.getForces(asNumpy=True).value_in_unit(unit.kilojoule_per_mole / unit.nanometer)
-    return energy, torch.from_numpy(forces.copy())
+    return energy_of(context), torch.from_numpy(forces_of(context))
 
 
 def assert_as_openmm(force, arguments, exclusions=()):

@@ -16,6 +16,7 @@ from openmm_density.models.structure_files import (
     write_pdb,
 )
 
+from ..contexts import context_of, forces_of
 from ..fragments import write_fragment, write_with_alternates
 from ..small_models import hetatm, turned_about, written
 
@@ -239,9 +240,5 @@ def test_conformers_that_are_there_in_turn_do_not_act_on_one_another(tmp_path: P
         pairs = {frozenset((i, j)) for i in waters[first] for j in waters[second]}
         assert (pairs <= excluded) == apart and (apart or not pairs & excluded)
     # Half waters of which one is there at a time are no clash to be relieved.
-    context = openmm.Context(
-        system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("Reference")
-    )
-    context.setPositions(prepared.positions / 10)
-    forces = context.getState(forces=True).getForces(asNumpy=True)._value
-    assert np.abs(forces[waters["300"]]).max() < 1e4
+    context = context_of(system, prepared.positions)
+    assert np.abs(forces_of(context)[waters["300"]]).max() < 1e4

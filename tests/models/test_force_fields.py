@@ -15,6 +15,7 @@ from openmm_density.models.force_field_xml import load_force_field
 from openmm_density.models.force_fields import force_field_files, lasting_names
 from openmm_density.models.preparation import prepared as prepared_models
 
+from ..contexts import context_of, energy_of, forces_of
 from ..fragments import fragment, map_of
 
 
@@ -25,13 +26,8 @@ def parts(tmp_path_factory):
 
 
 def energy_and_forces(system, positions, platform="Reference"):
-    context = openmm.Context(
-        system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName(platform)
-    )
-    context.setPositions(positions / 10)
-    state = context.getState(energy=True, forces=True)
-    forces = state.getForces(asNumpy=True).value_in_unit(unit.kilojoule_per_mole / unit.nanometer)
-    return state.getPotentialEnergy().value_in_unit(unit.kilojoule_per_mole), np.array(forces)
+    context = context_of(system, positions, platform)
+    return energy_of(context), forces_of(context)
 
 
 @pytest.mark.parametrize("method", [None, app.NoCutoff])

@@ -17,6 +17,7 @@ from openmm_density.models.chemistry.topologies import bonded_pairs
 from openmm_density.models.structures import read_model
 from openmm_density.validation.all_atom_contacts import RidingHydrogens
 
+from ..contexts import context_of, energy_of
 from ..small_models import ADK_OPEN, FRAGMENT, hetatm, written
 
 NM = unit.nanometer
@@ -35,14 +36,9 @@ def names_of(topology: app.Topology) -> list[list[str]]:
 
 
 def energy_after(prepared: Prepared, positions: np.ndarray, iterations: int) -> float:
-    context = openmm.Context(
-        prepared.system(constraints=None, rigidWater=False),
-        openmm.VerletIntegrator(0.001),
-        openmm.Platform.getPlatformByName("CPU"),
-    )
-    context.setPositions(positions / 10)
+    context = context_of(prepared.system(constraints=None, rigidWater=False), positions, "CPU")
     openmm.LocalEnergyMinimizer.minimize(context, maxIterations=iterations)
-    return context.getState(energy=True).getPotentialEnergy()._value
+    return energy_of(context)
 
 
 @pytest.mark.parametrize("name", [FRAGMENT, "zoo/1bna_strand.pdb"], ids=["protein", "dna"])

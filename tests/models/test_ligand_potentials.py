@@ -14,6 +14,7 @@ from openmm_density.base.errors import InputError
 from openmm_density.models import prepare
 from openmm_density.models.preparation.ligand_terms import remove_inner_terms
 
+from ..contexts import context_of, forces_of
 from .test_ligands import BONDS, ELEMENTS, PLACES, SMILES, with_ligands  # noqa: F401  (a fixture)
 
 SYMBOLS = {6: "C", 7: "N", 8: "O", 1: "H"}
@@ -78,20 +79,16 @@ def test_ligands_get_hydrogens_charges_and_spheres(prepared):
 
 def test_within_a_ligand_there_is_its_potential_alone(prepared):
     system = prepared.system(nonbonded_cutoff=0.5)
-    context = openmm.Context(
-        system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("Reference")
-    )
+    context = context_of(system)
     # 40 Å from the peptide and 10 Å from one another, beyond the cut-off of 5 Å: what acts on them is what is within.
     context.setPositions(prepared.positions / 10)
-    forces = context.getState(forces=True).getForces(asNumpy=True)._value
+    forces = forces_of(context)
     for placed in prepared.potentials:
         own = forces[placed.atoms]
         assert np.linalg.norm(own[:2], axis=1) == pytest.approx(100.0, rel=1e-5)
         assert np.abs(own[2:]).max() < 1e-4 and np.abs(own[0] + own[1]).max() < 1e-6
         context.setParameter(placed.parameter_name, 0.0)
-    assert (
-        np.abs(context.getState(forces=True).getForces(asNumpy=True)._value[own_atoms(prepared)]).max() < 1e-4
-    )
+    assert np.abs(forces_of(context)[own_atoms(prepared)]).max() < 1e-4
 
 
 def own_atoms(prepared):

@@ -13,6 +13,8 @@ from openmm_density.models import prepare, read_model
 from openmm_density.models.chemistry.elements import is_hydrogen
 from openmm_density.models.preparation import missing_terms as module
 
+from ..contexts import context_of, system_of
+
 
 @pytest.fixture(scope="module")
 def junction(small_data: Path):
@@ -63,10 +65,7 @@ def test_they_are_held_at_amber_s_values_not_at_those_of_a_bad_start(junction) -
     # OP1 nearly on O3', as a fit left it.
     positions[ends[2]] = positions[ends[0]] + [0.9, 0.9, 0.0]
     system = junction.system(constraints=None, rigidWater=False)
-    context = openmm.Context(
-        system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("Reference")
-    )
-    context.setPositions(positions * unit.angstrom)
+    context = context_of(system, positions)
     openmm.LocalEnergyMinimizer.minimize(context, 1.0, 500)
     found = context.getState(positions=True).getPositions(asNumpy=True).value_in_unit(unit.angstrom)
     assert np.linalg.norm(found[ends[0]] - found[ends[1]]) == pytest.approx(1.61, abs=0.05)
@@ -82,11 +81,9 @@ def test_what_chemistry_has_no_value_for_is_held_about_where_it_is_if_that_can_b
     a, b, c = (topology.addAtom(name, app.element.carbon, residue) for name in ("C1", "C2", "C3"))
     topology.addBond(a, b)
     topology.addBond(b, c)
-    system, force = openmm.System(), openmm.HarmonicBondForce()
-    for _ in range(3):
-        system.addParticle(12.0)
+    force = openmm.HarmonicBondForce()
     force.addBond(1, 0, 0.15, 1e5)
-    system.addForce(force)
+    system = system_of(3, force)
     positions = np.array([[0.0, 0, 0], [1.5, 0, 0], [1.5, 0.63, 0]])
     missing = module.missing_terms(system, topology, positions)
     assert missing.bonds.tolist() == [[1, 2]] and missing.angles.tolist() == [[0, 1, 2]]

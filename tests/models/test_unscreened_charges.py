@@ -13,6 +13,8 @@ from openmm_density.models import Prepared, prepare, read_model
 from openmm_density.restraints import WaterRestraint
 from tests.small_models import FRAGMENT, fragment_lines, hetatm, written
 
+from ..contexts import context_of
+
 
 def with_ion(
     small_data: Path, path: Path, place: np.ndarray, waters: np.ndarray | None = None, ion: str = "MG"
@@ -36,10 +38,7 @@ def beside_phosphate(small_data: Path, distance: float) -> np.ndarray:
 def minimised(prepared) -> np.ndarray:
     system = prepared.system(constraints=None, rigidWater=False)
     system.addForce(WaterRestraint(prepared.topology, prepared.positions).create_force())
-    context = openmm.Context(
-        system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("Reference")
-    )
-    context.setPositions(prepared.positions * unit.angstrom)
+    context = context_of(system, prepared.positions)
     openmm.LocalEnergyMinimizer.minimize(context, 1.0, 1000)
     return context.getState(positions=True).getPositions(asNumpy=True).value_in_unit(unit.angstrom)
 

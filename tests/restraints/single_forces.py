@@ -5,27 +5,22 @@ from __future__ import annotations
 import numpy as np
 import openmm
 import pytest
-from openmm import app, unit
+from openmm import app
 
 from openmm_density.models import Model
 
+from ..contexts import context_of, energy_of, forces_of, system_of
 from ..small_models import turned_about
 
 
 def context_with(force: openmm.Force, count: int) -> openmm.Context:
-    system = openmm.System()
-    for _ in range(count):
-        system.addParticle(12.0)
-    system.addForce(force)
-    return openmm.Context(
-        system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("Reference")
-    )
+    return context_of(system_of(count, force))
 
 
 def energy_at(context: openmm.Context, positions: np.ndarray) -> float:
     """Return the energy in kJ/mol at positions in Å."""
     context.setPositions(positions / 10)
-    return context.getState(energy=True).getPotentialEnergy().value_in_unit(unit.kilojoule_per_mole)
+    return energy_of(context)
 
 
 def assert_forces_are_the_gradient(
@@ -37,8 +32,7 @@ def assert_forces_are_the_gradient(
     """
     context = context_with(force, len(positions))
     assert energy_at(context, positions) > 1
-    forces = context.getState(forces=True).getForces(asNumpy=True)
-    forces = forces.value_in_unit(unit.kilojoule_per_mole / unit.nanometer)
+    forces = forces_of(context)
     largest = np.abs(forces).max()
     for atom in np.argsort(-np.linalg.norm(forces, axis=1))[:6]:
         for axis in range(3):

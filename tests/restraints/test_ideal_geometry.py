@@ -20,6 +20,7 @@ from openmm_density.restraints import IdealGeometryRestraint
 from openmm_density.validation.geometry import geometry_report
 from openmm_density.validation.ideal_values import geometry_scores
 
+from ..contexts import context_of, system_of
 from ..small_models import ADK_CLOSED, fragment_lines, written
 
 DICTIONARY = """\
@@ -114,15 +115,7 @@ def test_a_model_minimised_with_it_is_ideal_and_its_force_field_needs_no_other_b
         if isinstance(force, openmm.HarmonicAngleForce):
             triples = [force.getAngleParameters(n)[:3] for n in range(force.getNumAngles())]
             assert {(min(i, k), j, max(i, k)) for i, j, k in triples} <= held
-    alone = openmm.System()
-    for _ in start:
-        alone.addParticle(12.0)
-    for force in restraint.create_forces():
-        alone.addForce(force)
-    context = openmm.Context(
-        alone, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("Reference")
-    )
-    context.setPositions(start / 10)
+    context = context_of(system_of(len(start), *restraint.create_forces()), start)
     openmm.LocalEnergyMinimizer.minimize(context, 0.1)
     end = context.getState(positions=True).getPositions(asNumpy=True).value_in_unit(unit.angstrom)
     scores = geometry_scores(peptide.topology, end)

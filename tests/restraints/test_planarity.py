@@ -20,7 +20,7 @@ from openmm_density.models import prepare, read_model
 from openmm_density.models.chemistry.planes import planarity_report
 from openmm_density.restraints import PlanarityRestraint
 
-from ..energies.contexts import context_of, energy_of, forces_of, system_of
+from ..contexts import context_of, energy_of, forces_of, system_of
 from ..small_models import fragment_lines, written
 
 PLATFORMS = [openmm.Platform.getPlatform(i).getName() for i in range(openmm.Platform.getNumPlatforms())]

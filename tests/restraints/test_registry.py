@@ -17,6 +17,7 @@ from openmm_density.restraints import (
 from openmm_density.restraints.names import RELEASED_RESTRAINTS, RESTRAINT_NAMES
 from openmm_density.restraints.pairs import AdaptivePairRestraint
 
+from ..contexts import context_of, system_of
 from .single_forces import assert_forces_are_the_gradient, context_with, copies_of, energy_at
 
 KINDS = [(name, k) for name, kinds in RESTRAINTS.items() for k in range(len(kinds))]
@@ -86,14 +87,8 @@ def test_all_in_one_system_on_a_model_read_by_others(emd5925: Model) -> None:
     positions = emd5925.positions * unit.angstrom
     restraints = make_restraints(RESTRAINTS, topology, positions, force_group=3)
     assert [restraint.name for restraint in restraints] == [name for name, _ in KINDS]
-    system = openmm.System()
-    for _ in emd5925.positions:
-        system.addParticle(12.0)
-    for force in (force for restraint in restraints for force in restraint.create_forces()):
-        system.addForce(force)
-    context = openmm.Context(
-        system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("Reference")
-    )
+    forces = [force for restraint in restraints for force in restraint.create_forces()]
+    context = context_of(system_of(len(emd5925.positions), *forces))
     # What is ideal, flat or favoured does not depend on the start, and this model has atoms, residues and side chains elsewhere.
     context.setParameter("ideal_geometry_strength", 0.0)
     context.setParameter("planarity_strength", 0.0)
@@ -102,7 +97,7 @@ def test_all_in_one_system_on_a_model_read_by_others(emd5925: Model) -> None:
     context.setParameter("rotamer_strength", 0.0)
     assert energy_at(context, emd5925.positions) < 5
     assert set(context.getParameters()) == {restraint.parameter_name for restraint in restraints}
-    assert {force.getForceGroup() for force in system.getForces()} == {3}
+    assert {force.getForceGroup() for force in context.getSystem().getForces()} == {3}
 
 
 def test_names() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from openmm_density.energies.native_force import own_kernels
 
-from ..contexts import context_of, energy_of, forces_of
+from ...contexts import context_of, energy_of, forces_of
 
 
 def on_cpu(system, positions, threads=2, own=True):

@@ -8,7 +8,7 @@ import torch
 from openmm_density.energies.forces import backend_problem
 from openmm_density.energies.native_force import CudaGraphForce
 
-from ..contexts import energy_of, forces_of, system_of
+from ...contexts import context_of, energy_of, forces_of, system_of
 from ..test_forces import BOX, POSITIONS, context_with, energy_and_forces
 
 pytestmark = [
@@ -39,9 +39,7 @@ def test_forces_and_derivatives_come_from_autograd():
     read = openmm.XmlSerializer.deserialize(openmm.XmlSerializer.serialize(system))
     x = POSITIONS[[0, 2]]
     for each in (system, read):
-        context = openmm.Context(
-            each, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("Reference")
-        )
+        context = context_of(each)
         context.setPositions(POSITIONS)
         for a, b in ((3.0, 0.5), (0.0, -2.0)):
             context.setParameter("a", a)

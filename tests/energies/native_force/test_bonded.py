@@ -7,7 +7,7 @@ import pytest
 from openmm_density.energies.forces import backend_problem
 from openmm_density.models import prepare, read_model
 
-from ..contexts import context_of, energy_of, forces_of, system_of
+from ...contexts import context_of, energy_of, forces_of, system_of
 from .on_cpu import assert_alike, assert_as_reference, found, on_cpu
 
 pytestmark = pytest.mark.skipif(

@@ -9,6 +9,8 @@ from openmm_density.energies.forces import backend_problem
 from openmm_density.energies.native_force import context_with_own_constraints
 from openmm_density.models import prepare, read_model
 
+from ...contexts import context_of
+
 pytestmark = pytest.mark.skipif(
     backend_problem("NativeForce") is not None, reason=f"NativeForce: {backend_problem('NativeForce')}"
 )
@@ -24,9 +26,7 @@ def on_cpu(system, threads=2):
 
 
 def on_reference(system):
-    return openmm.Context(
-        system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("Reference")
-    )
+    return context_of(system)
 
 
 def constrained(context, positions, velocities):

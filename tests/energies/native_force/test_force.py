@@ -28,7 +28,7 @@ from openmm_density.energies.native_force import (
 from openmm_density.energies.native_force import force as force_module
 from openmm_density.energies.native_force.computation import as_text, from_text
 
-from ..contexts import system_of
+from ...contexts import system_of
 from ..test_forces import (
     BOX,
     PLATFORMS,

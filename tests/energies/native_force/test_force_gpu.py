@@ -19,8 +19,8 @@ from openmm_density.energies.native_force import force as force_module
 from openmm_density.models import read_model
 from openmm_density.restraints import PlanarityRestraint
 
+from ...contexts import energy_of, forces_of, system_of
 from ...fragments import fragment, write_fragment
-from ..contexts import energy_of, forces_of, system_of
 from ..test_forces import PeriodicSpring, Spring
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")

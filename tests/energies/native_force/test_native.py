@@ -27,8 +27,8 @@ from openmm_density.kernels import compilation
 from openmm_density.restraints.planarity import planarity_module
 from openmm_density.restraints.ramachandran import RamachandranRestraint
 
+from ...contexts import energy_of, forces_of, system_of
 from ...fragments import fragment
-from ..contexts import energy_of, forces_of, system_of
 from ..test_forces import PLATFORMS, Spring
 
 on_cpus = pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from openmm_density.energies.native_force import force as force_module
 from openmm_density.energies.native_force import forms, make_force
 from openmm_density.energies.native_force.computation import Computation, as_text
 
-from ..contexts import context_of, energy_of, forces_of, system_of
+from ...contexts import context_of, energy_of, forces_of, system_of
 from ..test_painn import N_ATOMS, assert_agree, by_autograd, network_of, places_of
 
 pytestmark = pytest.mark.skipif(

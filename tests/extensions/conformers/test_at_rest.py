@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gemmi
 import numpy as np
-import openmm
 import pytest
 
 from openmm_density.extensions.conformers.refinement import StiffnessAsked
@@ -13,6 +12,8 @@ from openmm_density.fitting.final_geometry import EXCESS_PARAMETERS
 from openmm_density.fitting.fit_systems import RESTRAINT_GROUP
 from openmm_density.fitting.written_atoms import input_b_factors, written_alternates
 from openmm_density.models.chemistry.monomers.library import TABLE
+
+from ...contexts import context_of, forces_of
 
 
 def shaken(positions):
@@ -25,15 +26,10 @@ def forces_by_kind(system, positions):
     kinds = sorted(held)
     for force in system.getForces():
         force.setForceGroup(1 + kinds.index(force.getName()) if force.getName() in held else 0)
-    platform = openmm.Platform.getPlatformByName("Reference")
-    context = openmm.Context(system, openmm.VerletIntegrator(0.001), platform)
-    context.setPositions(positions / 10)
+    context = context_of(system, positions)
     for name in EXCESS_PARAMETERS:
         context.setParameter(name, 1.0)
-    return {
-        kind: context.getState(forces=True, groups={1 + number}).getForces(asNumpy=True)._value
-        for number, kind in enumerate(kinds)
-    }
+    return {kind: forces_of(context, groups={1 + number}) for number, kind in enumerate(kinds)}
 
 
 def test_each_copy_has_the_terms_of_its_original(two_conformers):

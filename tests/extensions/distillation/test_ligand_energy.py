@@ -5,33 +5,28 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import openmm
 import pytest
 
 from openmm_density.extensions.distillation import LigandEnergy
 from openmm_density.extensions.distillation.accuracy import disagreement
 
+from ...contexts import context_of, energy_of, forces_of, system_of
+
 
 def test_the_best_student_acts_on_its_particles(potential):
     energy = LigandEnergy(potential)
     particles = np.array([7, 2, 5, 9, 0, 3])
-    system = openmm.System()
-    for _ in range(10):
-        system.addParticle(12.0)
-    system.addForce(energy.create_force(particles, 10, "of_methanol"))
-    platform = openmm.Platform.getPlatformByName("Reference")
-    context = openmm.Context(system, openmm.VerletIntegrator(0.001), platform)
+    context = context_of(system_of(10, energy.create_force(particles, 10, "of_methanol")))
     positions = np.random.default_rng(1).normal(scale=0.2, size=(10, 3))
     context.setPositions(positions)
-    found = context.getState(energy=True, forces=True)
-    forces = found.getForces(asNumpy=True)._value
+    forces = forces_of(context)
     own = energy._evaluated(positions[particles])
     # The first of the three has the least error, with the third.
-    assert found.getPotentialEnergy()._value == pytest.approx(own[0][0], rel=1e-5, abs=1e-5)
+    assert energy_of(context) == pytest.approx(own[0][0], rel=1e-5, abs=1e-5)
     np.testing.assert_allclose(forces[particles], own[1][0], atol=1e-4 * np.abs(own[1][0]).max())
     assert not forces[[1, 4, 6, 8]].any()
     context.setParameter("of_methanol", 0.0)
-    assert context.getState(energy=True).getPotentialEnergy()._value == 0.0
+    assert energy_of(context) == 0.0
 
 
 def test_the_relaxed_molecule_has_no_energy(potential):

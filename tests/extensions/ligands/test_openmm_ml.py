@@ -17,6 +17,7 @@ from openmm_density.extensions.ligands.openmm_ml import check_known
 from openmm_density.extensions.ligands.potentials import LigandSources, find_potentials
 from openmm_density.models import prepare
 
+from ...contexts import context_of
 from ...models.test_ligands import BONDS, PLACES, SMILES
 
 LENGTHS = np.linalg.norm(PLACES[[a for a, _ in BONDS]] - PLACES[[b for _, b in BONDS]], axis=1) / 10
@@ -84,9 +85,7 @@ def test_it_stands_in_for_a_distilled_one(model, openmmml, acetamide):
     prepared = prepare(model, ligand_forcefield="openmmml:springs", ligand_potentials=found.by_name)
     assert [placed.label for placed in prepared.potentials] == ["A ACM 501", "A ACM 502"]
     system = prepared.system(constraints=None, rigidWater=False)
-    context = openmm.Context(
-        system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("Reference")
-    )
+    context = context_of(system)
     placed = prepared.potentials[1]
     positions = prepared.positions / 10
     positions[placed.atoms[0]] += 0.01

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import openmm
 import pytest
 
 from openmm_density.base.errors import InputError
 from openmm_density.extensions.distillation import LigandEnergy
 from openmm_density.fitting.ligand_watch import HELD_STEPS, LigandWatch, check_same_potentials
 from openmm_density.models import prepare
+
+from ...contexts import context_of
 
 
 class Doubting(LigandEnergy):
@@ -32,8 +33,7 @@ def watched(prepared):
     """Return the watch of two ligands, a Context, and positions in nm."""
     system = prepared.system(constraints=None, rigidWater=False)
     masses = np.array([system.getParticleMass(k)._value for k in range(system.getNumParticles())])
-    platform = openmm.Platform.getPlatformByName("Reference")
-    context = openmm.Context(system, openmm.VerletIntegrator(0.001), platform)
+    context = context_of(system)
     positions = prepared.positions / 10
     context.setPositions(positions)
     return LigandWatch(prepared.potentials, masses), context, positions

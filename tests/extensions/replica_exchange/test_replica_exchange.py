@@ -12,6 +12,8 @@ from openmm import unit
 from openmm_density.base.errors import InputError, SimulationError
 from openmm_density.extensions.replica_exchange import Ladder, LeftDensity, ReplicaExchange, Rung
 
+from ...contexts import context_of, energy_of
+
 STRENGTHS = Ladder.of_strength(5.0, 20.0, 3)
 
 
@@ -91,16 +93,13 @@ def test_reduced_energies_are_those_of_each_density_and_temperature(exchange_of,
     exchange = exchange_of(ladder)
     exchange.run(1, 10)
     reduced, state = exchange.reduced_energies(), exchange.state
-    context = openmm.Context(
-        peptide.system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("Reference")
-    )
+    context = context_of(peptide.system)
     k = 20.0 * peptide.density.n_fitted_atoms
     context.setParameter(peptide.density.parameter_name, k)
     thermal = unit.MOLAR_GAS_CONSTANT_R.value_in_unit(unit.kilojoule_per_mole / unit.kelvin) * 300
     for j, positions in enumerate(state.positions):
         context.setPositions(positions)
-        energy = context.getState(energy=True).getPotentialEnergy()._value
-        assert reduced[1, j] == pytest.approx(energy / thermal, rel=1e-4)
+        assert reduced[1, j] == pytest.approx(energy_of(context) / thermal, rel=1e-4)
 
 
 def test_minimized_models_tell_which_is_best_at_the_end_of_the_ladder(exchange_of, peptide):
@@ -108,16 +107,14 @@ def test_minimized_models_tell_which_is_best_at_the_end_of_the_ladder(exchange_o
     exchange.run(1, 10)
     before = exchange.state
     models, energies = exchange.minimized(20)
-    context = openmm.Context(
-        peptide.system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("Reference")
-    )
+    context = context_of(peptide.system)
     context.setParameter(peptide.density.parameter_name, 20.0 * peptide.density.n_fitted_atoms)
     for model, energy, started in zip(models, energies, before.positions):
         context.setPositions(model / 10)
-        found = context.getState(energy=True).getPotentialEnergy()._value
+        found = energy_of(context)
         assert found == pytest.approx(energy, abs=0.5)
         context.setPositions(started)
-        assert found < context.getState(energy=True).getPotentialEnergy()._value
+        assert found < energy_of(context)
     assert np.allclose(exchange.state.positions, before.positions, atol=1e-6)
 
 

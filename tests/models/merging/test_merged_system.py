@@ -16,6 +16,7 @@ from openmm_density.models.merging import displacements_apart, merge_systems
 from openmm_density.models.merging.displacements import closest_approach
 from openmm_density.restraints import PositionalRestraint, make_restraints
 
+from ...contexts import context_of, energy_of, forces_of
 from ...fragments import fragment
 
 GAP = 2.0
@@ -23,14 +24,11 @@ RESTRAINTS = "ss,chirality,cis,ramachandran,rotamers,elastic,distance,position"
 
 
 def energy_and_forces(system, positions, platform="Reference", parameters=None):
-    context = openmm.Context(
-        system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName(platform)
-    )
+    context = context_of(system, platform=platform)
     context.setPositions(positions)
     for name, value in (parameters or {}).items():
         context.setParameter(name, value)
-    state = context.getState(energy=True, forces=True)
-    return state.getPotentialEnergy()._value, state.getForces(asNumpy=True)._value
+    return energy_of(context), forces_of(context)
 
 
 def restrained(path, residues, solvent="none", names=RESTRAINTS):

@@ -1,4 +1,4 @@
-"""Systems of the forces under test alone, and what their Contexts say, with positions in Å."""
+"""Systems of the forces under test alone, and Contexts of any System and what they say, with positions in Å."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ def system_of(n: int, *added: openmm.Force, box: Any = None) -> openmm.System:
 
 def context_of(
     system: openmm.System,
-    positions: np.ndarray,
+    positions: np.ndarray | None = None,
     platform: str = "Reference",
     integrator: openmm.Integrator | None = None,
 ) -> openmm.Context:
     properties = {"Threads": "2"} if platform == "CPU" else {}
     integrator = integrator or openmm.VerletIntegrator(0.001)
     context = openmm.Context(system, integrator, openmm.Platform.getPlatformByName(platform), properties)
-    context.setPositions(positions / 10)
+    if positions is not None:
+        context.setPositions(positions / 10)
     return context
 
 
