@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from openmm_density import DensityMap
 from openmm_density.base.errors import InputError
 from openmm_density.cli import main
 from openmm_density.validation.correlation import MapCorrelation
@@ -21,31 +20,21 @@ RESOLUTION = 3.64
 
 
 @pytest.fixture(scope="module")
-def map_path(small_data):
-    return small_data / "emd5925_frag" / "emd5925.mrc.gz"
-
-
-@pytest.fixture(scope="module")
-def density_map(map_path):
-    return DensityMap.from_file(map_path)
-
-
-@pytest.fixture(scope="module")
 def start(emd5925):
     return shaken(emd5925, 0.6)
 
 
 @pytest.fixture(scope="module")
-def reports(density_map, emd5925, start):
-    return [report(model.topology, model.positions, density_map, RESOLUTION) for model in (start, emd5925)]
+def reports(map5925, emd5925, start):
+    return [report(model.topology, model.positions, map5925, RESOLUTION) for model in (start, emd5925)]
 
 
-def test_a_report_holds_what_each_measure_gives(reports, density_map, emd5925):
+def test_a_report_holds_what_each_measure_gives(reports, map5925, emd5925):
     found = json.loads(json.dumps(reports[1], allow_nan=False))
     topology, positions = emd5925.topology, emd5925.positions
-    overall, residues = MapCorrelation(density_map, topology, RESOLUTION).evaluate(positions)
-    scores = q_scores(density_map, topology, positions)
-    curve = model_fsc(density_map, topology, positions, RESOLUTION)
+    overall, residues = MapCorrelation(map5925, topology, RESOLUTION).evaluate(positions)
+    scores = q_scores(map5925, topology, positions)
+    curve = model_fsc(map5925, topology, positions, RESOLUTION)
     assert (found["resolution"], found["cc_mask"], found["q_score"]) == (RESOLUTION, overall, scores.mean)
     assert found["fsc_resolution"] == curve.resolution() and found["fsc_falls"] is True
     assert found["fsc"]["frequency"] == curve.frequency.tolist()
@@ -63,8 +52,8 @@ def test_a_report_holds_what_each_measure_gives(reports, density_map, emd5925):
     assert found["geometry"] == geometry_report(topology, positions).as_dict()
 
 
-def test_residues_side_by_side(reports, density_map, emd5925):
-    moved = report(emd5925.topology, emd5925.positions + np.array([1.0, 0, 0]), density_map, RESOLUTION)
+def test_residues_side_by_side(reports, map5925, emd5925):
+    moved = report(emd5925.topology, emd5925.positions + np.array([1.0, 0, 0]), map5925, RESOLUTION)
     rows = residue_changes(moved, reports[1])
     assert rows[0]["residue"] == "A MET 1" and "q_score_reference" not in rows[0]
     beside = residue_changes(moved, moved, [None, *reports[1]["residues"][1:]])
@@ -78,36 +67,34 @@ def test_residues_side_by_side(reports, density_map, emd5925):
         residue_changes(shorter, moved)
 
 
-def test_what_is_undefined_is_none(density_map, emd5925):
+def test_what_is_undefined_is_none(map5925, emd5925):
     away = emd5925.positions.copy()
     residue = list(emd5925.topology.residues())[5]
     away[[atom.index for atom in residue.atoms()]] += 60
-    found = report(emd5925.topology, away, density_map, RESOLUTION)
+    found = report(emd5925.topology, away, map5925, RESOLUTION)
     assert found["residues"][5]["residue"] == "A ASP 6"
     assert found["residues"][5]["correlation"] is found["residues"][5]["q_score"] is None
-    outside = map_report(emd5925.topology, emd5925.positions + 500.0, density_map, RESOLUTION)
+    outside = map_report(emd5925.topology, emd5925.positions + 500.0, map5925, RESOLUTION)
     assert outside["cc_mask"] == 0.0
     assert outside["q_score"] is outside["fsc"] is outside["fsc_resolution"] is outside["fsc_falls"] is None
     with pytest.raises(InputError, match="positions"):
-        report(emd5925.topology, away[1:], density_map, RESOLUTION)
+        report(emd5925.topology, away[1:], map5925, RESOLUTION)
 
 
 @pytest.fixture(scope="module")
-def half_maps(density_map, tmp_path_factory):
+def half_maps(map5925, tmp_path_factory):
     """Write the map twice, each time with a little noise of its own."""
     folder, paths = tmp_path_factory.mktemp("halves"), []
     for seed in (1, 2):
-        noise = np.random.default_rng(seed).normal(
-            scale=0.02 * density_map.data.std(), size=density_map.shape
-        )
+        noise = np.random.default_rng(seed).normal(scale=0.02 * map5925.data.std(), size=map5925.shape)
         paths.append(folder / f"half_{seed}.mrc")
-        replace(density_map, data=density_map.data + noise).write(paths[-1])
+        replace(map5925, data=map5925.data + noise).write(paths[-1])
     return paths
 
 
-def test_score_prints_what_is_asked_for(capsys, small_data, map_path, half_maps, reports):
+def test_score_prints_what_is_asked_for(capsys, small_data, half_maps, reports):
     model = str(small_data / "emd5925_frag/5925_native.pdb")
-    arguments = ["score", model, str(map_path), "--resolution", "3.64"]
+    arguments = ["score", model, str(small_data / "emd5925_frag" / "emd5925.mrc.gz"), "--resolution", "3.64"]
     halves = [word for path in half_maps for word in ("--half-map", str(path))]
     assert main([*arguments, "--q-score", "--fsc", *halves, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
