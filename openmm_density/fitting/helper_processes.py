@@ -17,7 +17,7 @@ MOST_PROCESSES = 6
 """There is no more to do beside a fit."""
 LARGEST_MAP = 1 << 28
 """Bytes; each process would hold a map of its own."""
-MANY_ATOMS = 30_000
+MANY_ATOMS = 50_000
 """What is asked of the fitted model takes longer for so many than processes take to start."""
 
 MODULES = ["openmm_density.validation.model_report", "openmm_density.fitting.map_examination"]
