@@ -59,7 +59,9 @@ struct Angle {
         // The angle of a cosine and a sine: eight times that of an eighth, whose tangent is at most 0.42 and which is its Taylor series.
         static vec difference(vec cosine, vec sine) {
             const vec beside = 1.0f + cosine;
-            vec t = sine / (beside > TINY ? beside : broadcast(TINY));
+            // Near half a turn the sine is less than its rounding.
+            const vec above = beside > TINY ? sine : sine + (sine < 0.0f ? broadcast(-1.0f) : broadcast(1.0f));
+            vec t = above / (beside > TINY ? beside : broadcast(TINY));
             for (int halving = 0; halving < 2; ++halving) t = t / (1.0f + square_root(1.0f + t * t));
             const vec t2 = t * t;
             vec series = broadcast(-1.0f / 15);

@@ -58,7 +58,7 @@ struct Torsion {
             const vec mm = dot(m, m), nn = dot(n, n), bb = dot(b, b), length = square_root(bb);
             // False for NaN, which goes on into the energy.
             const ivec straight = (mm <= COLLINEAR * dot(a, a) * bb) | (nn <= COLLINEAR * dot(c, c) * bb);
-            const vec per_both = 1.0f / square_root(mm * nn);
+            const vec per_both = 1.0f / (square_root(mm) * square_root(nn));
             const vec cosine = straight ? broadcast(1.0f) : dot(m, n) * per_both;
             const vec sine = straight ? vec{} : length * dot(a, n) * per_both;
             vec energy{}, slope{}, cosines = cosine, sines = sine;

@@ -75,7 +75,7 @@ def _run(options: FitOptions, display: Display, stopwatch: Stopwatch) -> int:
 
     seconds = seconds_to_end()
     # What any fit on a CPU needs, first its forces: where it is not compiled yet, it is while files are read.
-    compilation.load_kernels_ahead(("density", "pairs", "planarity", "torsion_maps"))
+    compilation.load_kernels_ahead(("density", "pairs", "bonded", "planarity", "torsion_maps"))
     native_force.load_force_ahead()
     compilation.load_ahead(("torsion_maps", "density"))
     if options.force_field.ligand_forcefield == XTB:

@@ -54,8 +54,13 @@ def make_context(
     with counted_as("contexts"):
         if platform[0].getName() != "CPU" or backend_problem("NativeForce") is not None:
             return openmm.Context(system, integrator, *platform)
-        otherwise = "OpenMM computes these forces, and steps take up to twice as long"
-        with own_kernels([each for each in OWN_KERNELS if compilation.kernel_serves(each, otherwise)]):
+        otherwise = "OpenMM computes {}, and steps take up to twice as long"
+        served = [
+            folder
+            for folder, evaluated in OWN_KERNELS.items()
+            if compilation.kernel_serves(folder, otherwise.format(evaluated))
+        ]
+        with own_kernels(served):
             return context_with_own_constraints(system, integrator, *platform)
 
 

@@ -14,12 +14,12 @@ from ...base.errors import InputError
 from ...base.plugins import platform_names
 from .force import load_force
 
-OWN_KERNELS = ("pairs", "bonded")
-"""Folders of kernels that can take the place of OpenMM's, for `NonbondedForce`, and for angles and torsions."""
+OWN_KERNELS = {"pairs": "nonbonded forces", "bonded": "angles and torsions"}
+"""Folders of kernels that can take the place of OpenMM's, and what they evaluate."""
 
 
 @contextmanager
-def own_kernels(folders: Collection[str] = OWN_KERNELS) -> Iterator[None]:
+def own_kernels(folders: Collection[str] = tuple(OWN_KERNELS)) -> Iterator[None]:
     """Have Contexts of the CPU platform that this thread makes meanwhile evaluate forces by our kernels.
 
     These are `NonbondedForce` with a cut-off, and neither a box, a switching function nor offsets of parameters, and

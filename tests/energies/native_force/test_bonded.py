@@ -104,6 +104,27 @@ def test_angles_far_from_ideal(angle, ideal):
         np.testing.assert_allclose(ours, expected, rtol=0, atol=1e-3 * np.abs(expected).max())
 
 
+@pytest.mark.parametrize(("ideal", "end"), [(0.0, -1.2), (np.pi, 1.2)])
+def test_an_angle_half_a_turn_from_ideal_has_its_energy(ideal, end):
+    force, positions = openmm.HarmonicAngleForce(), np.array([[1.5, 0, 0], [0, 0, 0], [end, 0, 0]])
+    force.addAngle(0, 1, 2, ideal, 400.0)
+    energy, forces = found(on_cpu(system_of(3, force), positions))
+    assert energy == pytest.approx(200 * np.pi**2, rel=1e-6) and not forces.any()
+
+
+@pytest.mark.parametrize("size", [1e-5, 1e5])
+def test_torsions_of_bonds_of_any_length(size):
+    force, positions = (
+        openmm.PeriodicTorsionForce(),
+        size * np.array([[1, 0, 0], [0, 0, 0], [0, 1, 0], [0, 1, 1.0]]),
+    )
+    force.addTorsion(0, 1, 2, 3, 2, 0.3, 5.0)
+    system = system_of(4, force)
+    ours, expected = (found(make(system, positions)) for make in (on_cpu, context_of))
+    assert ours[0] == pytest.approx(expected[0], rel=1e-4)
+    np.testing.assert_allclose(ours[1], expected[1], rtol=0, atol=1e-4 * np.abs(expected[1]).max())
+
+
 def test_bonds_on_a_line_leave_forces_finite():
     positions = np.array([[0.0, 0, 0], [1.5, 0, 0], [3.0, 0, 0], [4.0, 1, 0]])
     system = of_chain(4, 20)

@@ -8,6 +8,8 @@ import pytest
 
 from openmm_density.energies.forces import backend_problem
 from openmm_density.energies.native_force import own_kernels
+from openmm_density.fitting.platforms import make_context, platform_named
+from openmm_density.kernels.compilation import BuildError, commands, loading
 from openmm_density.models import prepare, read_model
 
 from ...contexts import context_of, energy_of, forces_of, system_of
@@ -213,6 +215,16 @@ def test_a_machine_without_the_cpu_platform_makes_its_contexts(monkeypatch):
     )
     with own_kernels():
         context_of(system_of(4, of_argon(4)), scattered(4))
+
+
+def test_where_one_kernel_cannot_be_compiled_the_other_serves(monkeypatch):
+    monkeypatch.setitem(loading._kernels, "bonded", BuildError("no compiler"))
+    monkeypatch.setattr(commands, "_warned", set())
+    system, positions = system_of(20, of_argon(20)), scattered(20)
+    with pytest.warns(RuntimeWarning, match="^OpenMM computes angles and torsions, .*: no compiler") as told:
+        context = make_context(system, openmm.VerletIntegrator(0.001), platform_named("CPU", 1))
+    context.setPositions(positions / 10)
+    assert evaluates_by_ours(context) and len(told) == 1
 
 
 def test_atoms_in_one_place_have_finite_forces():
