@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 if TYPE_CHECKING:
@@ -88,21 +89,27 @@ def kinesin(kinesin_path: Path) -> mdtraj.Trajectory:
     return load_trajectory(kinesin_path)
 
 
-# Tests share these models, and what the package remembers of their topologies: one that changes atoms reads its own.
+def _shared_model(path: Path) -> Model:
+    """Return a model for all tests, and what the package remembers of its topology: one that changes atoms reads its own."""
+    from openmm_density.models import read_model
+
+    model = read_model(path)
+    for values in vars(model).values():
+        if isinstance(values, np.ndarray):
+            values.setflags(write=False)
+    return model
+
+
 @pytest.fixture(scope="session")
 def kinase() -> Model:
     """Return open adenylate kinase, without hydrogens."""
-    from openmm_density.models import read_model
-
-    return read_model(PROJECT / "examples" / "data" / "adk_open.pdb")
+    return _shared_model(PROJECT / "examples" / "data" / "adk_open.pdb")
 
 
 @pytest.fixture(scope="session")
 def emd5925() -> Model:
     """Return the chain of 94 residues that was deposited for EMD-5925."""
-    from openmm_density.models import read_model
-
-    return read_model(SMALL_DATA / "emd5925_frag" / "5925_native.pdb")
+    return _shared_model(SMALL_DATA / "emd5925_frag" / "5925_native.pdb")
 
 
 @pytest.fixture(scope="session")
@@ -110,39 +117,33 @@ def map5925() -> DensityMap:
     """Return the map of EMD-5925, of 3.64 Å, around that chain."""
     from openmm_density import DensityMap
 
-    return DensityMap.from_file(SMALL_DATA / "emd5925_frag" / "emd5925.mrc.gz")
+    density_map = DensityMap.from_file(SMALL_DATA / "emd5925_frag" / "emd5925.mrc.gz")
+    density_map.data.setflags(write=False)
+    return density_map
 
 
 @pytest.fixture(scope="session")
 def emd6374() -> Model:
     """Return the chain of 180 residues that was deposited for EMD-6374."""
-    from openmm_density.models import read_model
-
-    return read_model(SMALL_DATA / "emd6374_frag" / "6374_native.pdb")
+    return _shared_model(SMALL_DATA / "emd6374_frag" / "6374_native.pdb")
 
 
 @pytest.fixture(scope="session")
 def haemoglobin() -> Model:
     """Return haemoglobin with its haems and waters."""
-    from openmm_density.models import read_model
-
-    return read_model(SMALL_DATA / "emd3488_5ni1" / "5ni1_updated.cif")
+    return _shared_model(SMALL_DATA / "emd3488_5ni1" / "5ni1_updated.cif")
 
 
 @pytest.fixture(scope="session")
 def rna() -> Model:
     """Return a folded RNA of a crystal."""
-    from openmm_density.models import read_model
-
-    return read_model(SMALL_DATA / "zoo" / "4p5j_rna.pdb")
+    return _shared_model(SMALL_DATA / "zoo" / "4p5j_rna.pdb")
 
 
 @pytest.fixture(scope="session")
 def dna() -> Model:
     """Return the dodecamer of Drew and Dickerson."""
-    from openmm_density.models import read_model
-
-    return read_model(SMALL_DATA / "zoo" / "1bna_duplex.pdb")
+    return _shared_model(SMALL_DATA / "zoo" / "1bna_duplex.pdb")
 
 
 @pytest.fixture(autouse=True)

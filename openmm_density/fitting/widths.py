@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -28,6 +29,8 @@ class DensityWidths:
         wider = [width for width in self._compared(side) if width != 1.0]
         self._begun = {width: pool.submit(self._density.with_atoms_wider, width) for width in wider}
         pool.shutdown(wait=False)
+        # The interpreter's exit would wait for those of a fit that was interrupted.
+        weakref.finalize(self, pool.shutdown, wait=False, cancel_futures=True)
 
     def at(self, width: float, left: tuple[int, ...] = ()) -> DensityFit:
         """Return the force with atoms of a width, without those of residues that are left."""

@@ -133,11 +133,14 @@ def test_what_a_process_cannot_do_is_done_here(processes, parts):
     assert there.result() != os.getpid()
 
 
-def test_what_no_process_has_begun_is_done_here(processes):
-    slow = processes.begin(time.sleep, 0.3)
+def test_what_no_process_has_begun_is_done_here(processes, tmp_path):
+    os.mkfifo(tmp_path / "end")
+    slow = processes.begin((tmp_path / "end").read_text)
     while not slow._future.running():
         time.sleep(0.01)
     assert processes.begin(os.getpid).result() == os.getpid() and not slow.is_done
+    (tmp_path / "end").write_text("done")
+    assert slow.result() == "done"
 
 
 def test_where_a_process_ends_all_is_done_here():

@@ -49,11 +49,13 @@ def found_once(find: Callable[..., _Found]) -> Callable[..., _Found]:
     def kept(topology: Topology, *given: Any) -> _Found:
         said = [sha256(each.tobytes()).digest() if isinstance(each, np.ndarray) else each for each in given]
         key = topology.getNumAtoms(), topology.getNumBonds(), *said
-        if topology not in found or found[topology][0] != key:
-            found[topology] = key, find(topology, *given)
-            if isinstance(found[topology][1], np.ndarray):
-                found[topology][1].setflags(write=False)
-        return found[topology][1]
+        # Read once, as another thread may ask for other positions meanwhile.
+        known = found.get(topology)
+        if known is None or known[0] != key:
+            known = found[topology] = key, find(topology, *given)
+            if isinstance(known[1], np.ndarray):
+                known[1].setflags(write=False)
+        return known[1]
 
     return kept
 
