@@ -41,15 +41,23 @@ def folded(n):
     return np.array(places)
 
 
+def is_bent(places):
+    """Whether no three of four places (4, 3) are so nearly on a line that float32 has few digits left."""
+    along = np.diff(places, axis=0)
+    along /= np.linalg.norm(along, axis=1)[:, None]
+    return (np.linalg.norm(np.cross(along[1:], along[:-1]), axis=1) > 0.2).all()
+
+
 def of_chain(n, n_terms, far=0.0):
     """Angles and torsions with random numbers, of atoms near each other or, in part, anywhere in the chain."""
-    random = np.random.default_rng(n_terms)
+    random, places = np.random.default_rng(n_terms), folded(n)
     angles, torsions = openmm.HarmonicAngleForce(), openmm.PeriodicTorsionForce()
     for _ in range(n_terms):
         begin = int(random.integers(n - 3))
         atoms = [begin, begin + 1, begin + 2, begin + 3]
-        if random.random() < far:
-            atoms = [int(each) for each in random.choice(n, 4, replace=False)]
+        is_far = random.random() < far
+        while is_far and not is_bent(places[atoms := random.choice(n, 4, replace=False).tolist()]):
+            pass
         atoms = atoms[:: random.choice([1, -1])]
         angles.addAngle(*atoms[:3], random.uniform(0.3, np.pi), random.uniform(-50, 500))
         period = int(random.integers(1, 7))
