@@ -3,7 +3,7 @@
 The System is that of `openmm-density fit` (amber14 without solvent, cut off at 1 nm, 3 Da hydrogens, 4 fs, every restraint of the
 protocols, the density at 5 Å). Steps are timed of the force field alone, of the force field and one other force, and of all
 together, in Contexts that take turns, so that what else runs on the machine meets all alike. Then each force group of the whole
-System is evaluated alone. On CPUs our kernel has the force field's pairs, as in a fit, and in one Context OpenMM's.
+System is evaluated alone. On CPUs our kernels evaluate the force field, as in a fit, and in one Context OpenMM's.
 
     python examples/benchmarks/step.py --threads 2 --json step.json
     python examples/benchmarks/step.py --threads 1 --only DensityFit --model 6374_original_1.pdb
@@ -45,7 +45,7 @@ TIMESTEP, FRICTION, TEMPERATURE = 0.004, 5.0, 300.0
 HYDROGEN_MASS = 3.0
 STRENGTH = 20.0
 FORCE_FIELD, ALL = "force field", "all"
-OPENMM_PAIRS = "force field, OpenMM's pairs"
+OPENMM_KERNELS = "force field, OpenMM's kernels"
 EXPRESSION = "RamachandranRestraint, custom"
 """OpenMM's expression for what our own operator does on the CPU platform."""
 OWN = ("RamachandranRestraint", "PlanarityRestraint", "DensityFit")
@@ -126,7 +126,7 @@ class Bench:
         self.start = context.getState(positions=True, velocities=True)
 
     def context(
-        self, forces: dict[str, MakeForce], grouped: bool = False, own_pairs: bool = True
+        self, forces: dict[str, MakeForce], grouped: bool = False, own_kernels: bool = True
     ) -> openmm.Context:
         """Build a Context of the force field and some forces, these in force groups from 1 on where asked."""
         system = self.model.system(hydrogen_mass=HYDROGEN_MASS)
@@ -136,7 +136,7 @@ class Bench:
             system.addForce(force)
         integrator = openmm.LangevinMiddleIntegrator(TEMPERATURE, FRICTION, TIMESTEP)
         integrator.setRandomNumberSeed(1)
-        if own_pairs:
+        if own_kernels:
             return make_context(system, integrator, self.platform)
         return openmm.Context(system, integrator, *self.platform)
 
@@ -261,7 +261,7 @@ def main() -> None:
     bench = Bench(model, of_a_fit, options.platform, options.threads)
     contexts = {FORCE_FIELD: bench.started({})}
     if options.platform == "CPU":
-        contexts[OPENMM_PAIRS] = bench.started({}, own_pairs=False)
+        contexts[OPENMM_KERNELS] = bench.started({}, own_kernels=False)
     contexts |= {name: bench.started({name: make}) for name, make in made.items()}
     contexts[ALL] = bench.started(of_a_fit)
     device = torch.cuda.get_device_name(0) if cuda else processor()

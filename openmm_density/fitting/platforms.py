@@ -54,7 +54,7 @@ def make_context(
     with counted_as("contexts"):
         if platform[0].getName() != "CPU" or backend_problem("NativeForce") is not None:
             return openmm.Context(system, integrator, *platform)
-        otherwise = "OpenMM computes {}, and steps take up to twice as long"
+        otherwise = "OpenMM computes {}, and steps take longer"
         served = [
             folder
             for folder, evaluated in OWN_KERNELS.items()
