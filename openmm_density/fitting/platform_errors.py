@@ -23,3 +23,8 @@ def refuse_platform(name: str, names: Sequence[str], failure: str | None) -> Non
             found=f'"{name}"',
             remedy="use another one, such as CPU; openmm-density doctor says what runs",
         )
+
+
+def without_cuda(problem: str) -> str:
+    """Return that a command takes the CPU, and why."""
+    return f"on the CPU, because CUDA does not run here ({problem}): openmm-density doctor says what to do"

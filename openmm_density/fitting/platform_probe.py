@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..base.program_process import command_of, environment_of
-from .platform_errors import refuse_platform
+from .platform_errors import refuse_platform, without_cuda
 
 ALWAYS_HERE = ("CPU", "Reference")
 """Platforms that every OpenMM has, and that run everywhere."""
@@ -32,7 +32,7 @@ def platform_beside(say: Callable[[str], object]) -> str:
     """Return what `openmm_density.fitting.platforms.platform_of_command` does where none is named, asked of another process."""
     found = _asked() or {"failure": "a process that tried it gave no answer"}
     if "failure" in found:
-        say(f"on the CPU, because CUDA does not run here ({found['failure']})")
+        say(without_cuda(found["failure"]))
         return "CPU"
     for sentence in found["said"]:
         say(sentence)

@@ -16,7 +16,7 @@ from ..base.stopwatch import counted_as
 from ..base.wording import one_line
 from ..energies.forces import backend_problem, own_backend
 from ..energies.native_force import OWN_KERNELS, context_with_own_constraints, own_kernels
-from .platform_errors import refuse_platform
+from .platform_errors import refuse_platform, without_cuda
 from .run_numbers import check_threads
 from .worker_process import available_cores
 
@@ -122,7 +122,7 @@ def platform_of_command(named: str | None, say: Callable[[str], object]) -> str:
     problem = failure_of("CUDA") or own_backend("CUDA")[1]
     if problem is None:
         return "CUDA"
-    say(f"on the CPU, because CUDA does not run here ({problem}): openmm-density doctor says what to do")
+    say(without_cuda(problem))
     return "CPU"
 
 
