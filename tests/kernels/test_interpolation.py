@@ -206,7 +206,11 @@ def test_maps_smaller_than_the_stencil(function, shape, periodic):
     similarity, gradient = scene.kernel(function=function)
     assert float(similarity) == pytest.approx(written_out(scene), rel=TIGHT, abs=1e-7)
     if shape != (1, 1, 1) or not periodic:
-        assert deviation(gradient, scene.reference()[1]) < TIGHT
+        exact = scene.reference()[1]
+        # At the edge of the stencil forces are differences of far larger numbers.
+        torch.testing.assert_close(
+            gradient.double(), exact, rtol=0, atol=TIGHT * max(1e-3, exact.abs().max())
+        )
 
 
 @finite_or_periodic
