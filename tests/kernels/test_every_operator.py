@@ -10,6 +10,7 @@ import torch
 from openmm_density.kernels import compilation, library
 from openmm_density.kernels.compilation import sources
 
+from ..seeds import shift_seeds
 from .children import Child
 from .operators import Calls, scripted, tensors_of
 
@@ -73,6 +74,7 @@ def test_the_derivative_of_an_energy_is_its_gradient(folder, name, dtype):
 
 
 def results_without_a_compiler(file):
+    shift_seeds()  # as those of the tests are
     warnings.simplefilter("ignore")
     torch.save({folder: results_of(folder) for folder in FOLDERS}, file)
     return [folder for folder in FOLDERS if compilation.load(folder)]

@@ -174,7 +174,7 @@ def test_what_does_not_fit_is_told(function):
     positions, box, cutoff, _ = random_case(9)
     whole = function(positions, box, cutoff)
     n_pairs = int(whole[3][0])
-    for capacity in (n_pairs + 9, n_pairs, n_pairs - 1, 3, 0):
+    for capacity in (n_pairs + 9, n_pairs, max(n_pairs - 1, 0), 3, 0):
         offsets, second, shifts, status = function(positions, box, cutoff, False, capacity)
         kept = min(n_pairs, capacity)
         assert status.tolist() == [n_pairs, 0, 1] and len(second) == len(shifts) == capacity
