@@ -104,7 +104,9 @@ def _bits_set(bits):
     bits -= (bits >> 1) & 0x55555555
     bits = (bits & 0x33333333) + ((bits >> 2) & 0x33333333)
     bits = (bits + (bits >> 4)) & 0x0F0F0F0F
-    return (bits * 0x01010101) >> 24
+    # In place of a product that overflows, as which Triton's interpreter refuses it.
+    bits += bits >> 8
+    return (bits + (bits >> 16)) & 0x3F
 
 
 @triton.jit

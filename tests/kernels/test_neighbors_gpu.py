@@ -34,6 +34,12 @@ def test_the_same_pairs_as_brute_force_in_random_boxes(kind):
         assert_same(found, expected, both_ways)
 
 
+def test_rows_that_fill_words_of_bits_are_counted():
+    *arguments, both_ways = random_case(13, 30)
+    found = neighbors_in_triton(*arguments, both_ways)
+    assert_same(found, reference.neighbors(*arguments, both_ways), both_ways)
+
+
 def test_finer_cells_find_the_same(monkeypatch):
     monkeypatch.setattr(gpu, "_ACROSS", 2)
     monkeypatch.setattr(gpu, "_ALONG", 3)
