@@ -65,7 +65,7 @@ class Safeguard:
         self._periodic = system.usesPeriodicBoundaryConditions()
         self._sound: np.ndarray | None = None
         # New ones for each look would cost as much as the arithmetic, or on some systems ten times as much.
-        self._moved, self._squares = np.empty((len(self.masses), 3)), np.empty(len(self.masses))
+        self._moved, self._squares = np.empty((len(self.masses), 3)), np.empty((2, len(self.masses)))
 
     def run(
         self,
@@ -122,46 +122,39 @@ class Safeguard:
     def _checked(self, state: openmm.State, since: np.ndarray | None, hottest: float | None) -> Motion:
         positions = _array(state.getPositions(asNumpy=True), unit.nanometer)
         velocities = _array(state.getVelocities(asNumpy=True), unit.nanometer / unit.picosecond)
-        if self._is_sound(positions, velocities, since, hottest):
-            return Motion(positions, velocities)
+        moved = positions if since is None else np.subtract(positions, since, out=self._moved)
+        if since is not None and self._periodic:  # a barostat puts molecules back into the box
+            box = _array(state.getPeriodicBoxVectors(asNumpy=True), unit.nanometer)
+            moved = moved - np.round(moved @ np.linalg.inv(box)) @ box
+        farthest = _OUT_OF_THIS_WORLD if since is None else FARTHEST
+        most = np.inf if hottest is None else ATOM_TIMES_TOO_HOT * _BOLTZMANN * hottest
+        distances, kinetic = self._squares
+        np.einsum("ij,ij->i", moved, moved, out=distances)
+        np.einsum("ij,ij->i", velocities, velocities, out=kinetic)
+        kinetic *= 0.5 * self.masses
+        # A fit looks hundreds of times. Where something is not a number, neither is the maximum, and it is not below anything.
+        fastest = kinetic.max(initial=0.0)
+        if not (distances.max(initial=0.0) <= farthest**2 and np.isfinite(fastest) and fastest <= most):
+            self._refuse(positions, velocities, farthest, most)
+        return Motion(positions, velocities)
+
+    def _refuse(self, positions: np.ndarray, velocities: np.ndarray, farthest: float, most: float) -> None:
+        """Raise what is amiss: with numbers, with how far atoms went (nm), or with the kinetic energy of one (kJ/mol)."""
         for what, numbers in (("positions", positions), ("velocities", velocities)):
             lost = np.flatnonzero(~np.isfinite(numbers).all(axis=1))
             if len(lost):
                 everywhere = len(lost) > _SPREAD
                 raise Unstable(f"the {what} of {self._named(lost)} are not numbers any more", everywhere)
-        flown = positions if since is None else positions - since
-        if since is not None and self._periodic:  # a barostat puts molecules back into the box
-            box = _array(state.getPeriodicBoxVectors(asNumpy=True), unit.nanometer)
-            flown = flown - np.round(flown @ np.linalg.inv(box)) @ box
-        farthest = _OUT_OF_THIS_WORLD if since is None else FARTHEST
-        distance = np.sqrt(np.einsum("ij,ij->i", flown, flown))
-        far = np.flatnonzero(distance > farthest)
+        distances, kinetic = self._squares
+        far = np.flatnonzero(distances > farthest**2)
         if len(far):
-            far = far[np.argsort(-distance[far], kind="stable")]
-            said = f"{self._named(far)} flew {ANGSTROM_PER_NANOMETER * distance[far[0]]:.3g} Å away"
-            raise Unstable(said, everywhere=len(far) > _SPREAD)
-        if hottest is not None:
-            kinetic = 0.5 * self.masses * np.einsum("ij,ij->i", velocities, velocities)
-            fast = np.flatnonzero(kinetic > ATOM_TIMES_TOO_HOT * _BOLTZMANN * hottest)
-            if len(fast):
-                fast = fast[np.argsort(-kinetic[fast], kind="stable")]
-                raise Unstable(f"{self._named(fast)} became far too fast")
-        return Motion(positions, velocities)
-
-    def _is_sound(
-        self, positions: np.ndarray, velocities: np.ndarray, since: np.ndarray | None, hottest: float | None
-    ) -> bool:
-        """Return whether nothing is amiss, in few passes, as a fit looks hundreds of times; False also where this cannot tell."""
-        if since is None or self._periodic:
-            return False
-        moved, squares = np.subtract(positions, since, out=self._moved), self._squares
-        # Where something is not a number, neither is the maximum, and it is not below anything.
-        if not np.einsum("ij,ij->i", moved, moved, out=squares).max(initial=0.0) <= FARTHEST**2:
-            return False
-        most = np.inf if hottest is None else 2 * ATOM_TIMES_TOO_HOT * _BOLTZMANN * hottest
-        np.einsum("ij,ij->i", velocities, velocities, out=squares)
-        fastest = np.multiply(self.masses, squares, out=squares).max(initial=0.0)
-        return bool(np.isfinite(fastest) and fastest <= most)
+            far = far[np.argsort(-distances[far], kind="stable")]
+            longest = ANGSTROM_PER_NANOMETER * np.sqrt(distances[far[0]])
+            raise Unstable(f"{self._named(far)} flew {longest:.3g} Å away", everywhere=len(far) > _SPREAD)
+        fast = np.flatnonzero(kinetic > most)
+        if len(fast):
+            fast = fast[np.argsort(-kinetic[fast], kind="stable")]
+            raise Unstable(f"{self._named(fast)} became far too fast")
 
     def _strained(self, context: openmm.Context, positions: np.ndarray | None) -> str:
         """Name, to end a sentence, the atoms on which forces were largest when positions (nm) were numbers."""
