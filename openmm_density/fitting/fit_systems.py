@@ -125,13 +125,13 @@ class FitSystems:
         self.notes += told
         # By resolution, pressure, blur, whether angles are stiff, and residues that are not pulled.
         self._systems: dict[tuple[Any, ...], tuple[DensityFit, openmm.System]] = {}
-        self._widths = DensityWidths(self.density)
+        self._widths = DensityWidths(self.density, widest_side(fit_map.density_map))
         self._make_first(run.threads)
 
     def _make_first(self, threads: int | None) -> None:
         """Make what may raise an error; of a large model not the System, as one is kept and a first stage's is mostly another."""
         if self._matches_widths and (threads or available_cores()) > 1:
-            self._widths.begin(widest_side(self._fit_map.density_map))
+            self._widths.begin()
         if self.plain.getNumParticles() > LARGE:
             self._density_force(self.density)
         else:
@@ -328,7 +328,7 @@ class FitSystems:
         blur, left = 1.0, self.not_pulled(positions)
         fixed = stage.final or stage.resolution is not None or stage.strength[1] == 0
         if self._matches_widths and not fixed:
-            blur = self._widths.best(widest_side(self._fit_map.density_map), positions, left)
+            blur = self._widths.best(positions, left)
         sharpened = self.sharpening(stage, ended)
         return self.at(stage.resolution, stage.pressure, blur, stage.final, left, sharpened)
 

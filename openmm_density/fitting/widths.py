@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
@@ -16,17 +15,21 @@ says; narrower ones crowd where the density is highest, into clashes."""
 
 
 class DensityWidths:
-    """A density force with atoms of any width, in those of its resolution, and without some residues, each found once."""
+    """A density force with atoms of any width, in those of its resolution, and without some residues, each found once.
 
-    def __init__(self, density: DensityFit) -> None:
+    `side`: of the map, in Å; atoms wider than it are not compared.
+    """
+
+    def __init__(self, density: DensityFit, side: float) -> None:
         self._density = density
+        self._compared = [width for width in BLURS if width * density.resolution <= side]
         self._known: dict[tuple[float, tuple[int, ...]], DensityFit] = {(1.0, ()): density}
         self._begun: dict[float, Future[DensityFit]] = {}
 
-    def begin(self, side: float) -> None:
+    def begin(self) -> None:
         """Begin to find those that `best` compares, in a thread: they take Fourier transforms, what a fit does next is Python."""
         pool = ThreadPoolExecutor(1)
-        wider = [width for width in self._compared(side) if width != 1.0]
+        wider = [width for width in self._compared if width != 1.0]
         self._begun = {width: pool.submit(self._density.with_atoms_wider, width) for width in wider}
         pool.shutdown(wait=False)
         # The interpreter's exit would wait for those of a fit that was interrupted.
@@ -39,13 +42,10 @@ class DensityWidths:
             self._known[key] = self._wider(width, left) if width != 1.0 else self._without(left)
         return self._known[key]
 
-    def best(self, side: float, positions: np.ndarray, left: tuple[int, ...] = ()) -> float:
-        """Return the width at which a model at positions (N, 3) in Å is most similar to the map, of a resolution up to `side`."""
+    def best(self, positions: np.ndarray, left: tuple[int, ...] = ()) -> float:
+        """Return the width at which a model at positions (N, 3) in Å is most similar to the map."""
         fitted = self.at(1.0, left).fitted_positions(positions)
-        return max(self._compared(side), key=lambda width: self.at(width, left).similarity_of_fitted(fitted))
-
-    def _compared(self, side: float) -> Sequence[float]:
-        return [width for width in BLURS if width * self._density.resolution <= side]
+        return max(self._compared, key=lambda width: self.at(width, left).similarity_of_fitted(fitted))
 
     def _wider(self, width: float, left: tuple[int, ...]) -> DensityFit:
         # Not the map, the atoms are blurred. What is left out has no part in the map that they are compared with.

@@ -15,8 +15,8 @@ def test_what_an_interrupted_fit_has_not_begun_is_not_found():
         goes_on.wait()
         found.append(width)
 
-    widths = DensityWidths(SimpleNamespace(resolution=3.0, with_atoms_wider=wider))
-    widths.begin(3.0 * 1.35)
+    widths = DensityWidths(SimpleNamespace(resolution=3.0, with_atoms_wider=wider), 3.0 * 1.35)
+    widths.begin()
     (first, *others) = widths._begun.values()
     begun.wait()
     del widths
