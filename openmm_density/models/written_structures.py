@@ -12,6 +12,7 @@ import numpy as np
 from openmm import app
 
 from .alternates import moved_with_residues
+from .chemistry.backbone import atoms_by_name, peptide_bonds
 from .chemistry.elements import is_metal
 from .chemistry.residue_names import is_standard_polymer
 from .chemistry.torsions import torsion_angles
@@ -192,17 +193,12 @@ def _gemmi_atoms(atoms: WrittenAtoms) -> Iterator[gemmi.Atom]:
 
 def cis_peptides(topology: app.Topology, atoms: WrittenAtoms) -> list[gemmi.CisPep]:
     """Return the peptide bonds with |ω| below `CIS`."""
-    torsions = []
-    for a, b in topology.bonds():
-        if a.residue is b.residue or {a.name, b.name} != {"C", "N"}:
-            continue
-        carbon, nitrogen = (a, b) if a.name == "C" else (b, a)
-        alpha, following = (
-            next((atom for atom in end.residue.atoms() if atom.name == "CA"), None)
-            for end in (carbon, nitrogen)
-        )
-        if alpha is not None and following is not None:
-            torsions.append((alpha.index, carbon.index, nitrogen.index, following.index))
+    bonds = peptide_bonds(topology, atoms_by_name(topology))
+    torsions = [
+        (before["CA"], before["C"], behind["N"], behind["CA"])
+        for before, behind in bonds
+        if "CA" in before and "CA" in behind
+    ]
     rows = atoms.places[np.array(torsions, dtype=np.int64).reshape(-1, 4)]
     near = np.abs(np.degrees(torsion_angles(atoms.positions, rows))) < CIS + 1.0
     found = []

@@ -53,6 +53,10 @@ _NEW_PEPTIDES = (
 _Key = tuple[str, ...]
 
 
+def _first_rows(keys: Sequence[_Key]) -> dict[_Key, int]:
+    return {key: row for row, key in zip(range(len(keys) - 1, -1, -1), reversed(keys))}
+
+
 def _plain(value: str) -> str:
     return gemmi.cif.as_string(value).strip()
 
@@ -85,11 +89,11 @@ class AtomNames:
 
     @cached_property
     def _rows(self) -> dict[_Key, int]:
-        return {key: row for row, key in zip(range(len(self.keys) - 1, -1, -1), reversed(self.keys))}
+        return _first_rows(self.keys)
 
     @cached_property
     def _unlabelled(self) -> dict[_Key, int]:
-        return {key[:4]: row for row, key in zip(range(len(self.keys) - 1, -1, -1), reversed(self.keys))}
+        return _first_rows([key[:4] for key in self.keys])
 
     def find(self, key: _Key) -> int | None:
         """Return the row of an atom; with any label where the key has none."""
