@@ -68,7 +68,6 @@ def _run(options: FitOptions, display: Display, stopwatch: Stopwatch) -> int:
         from ..fitting.end_within import EndWithin, seconds_to_end
         from ..fitting.flexible_fit import FlexibleFit  # noqa: F401
         from ..fitting.interrupts import PromptExit
-        from ..fitting.platforms import platform_of_command  # noqa: F401
         from ..models.ligand_potentials import XTB
         from ..report import OutputFolder
         from .fit_record import FitRecord

@@ -33,6 +33,12 @@ MOST_SAMPLES = 1 << 29
 _GEMMI = ("_model", "_atoms", "_widest")
 
 
+def non_hydrogens(topology: Topology) -> np.ndarray:
+    """Return which atoms are non-hydrogen ones, around which correlations are taken, bool (N,)."""
+    elements = [atom.element for atom in topology.atoms()]
+    return np.array([each is not None and each.atomic_number > 1 for each in elements], dtype=bool)
+
+
 class ModelDensity:
     """The density of a model at a resolution, on any grid: the one behind every reported correlation.
 
@@ -70,8 +76,8 @@ class ModelDensity:
         elements = [atom.element for atom in topology.atoms()]
         self.n_atoms = len(elements)
         self._topology = topology
-        #: Boolean array of shape (N,): the non-hydrogen atoms, around which correlations are taken.
-        self.is_heavy = np.array([e is not None and e.atomic_number > 1 for e in elements], dtype=bool)
+        #: Boolean array of shape (N,): see `non_hydrogens`.
+        self.is_heavy = non_hydrogens(topology)
         if b_factors is None:
             b_factors = B_PER_RESOLUTION * self.resolution
         b = np.asarray(b_factors, dtype=np.float64)

@@ -13,7 +13,7 @@ from ..base.errors import InputError
 from ..base.units import resolution_in_angstrom, takes_units
 from ..maps.grids import check_span, checked_positions, index_box, index_reach, voxels_around
 from ..maps.half_maps import check_half_maps
-from ..maps.model_density import B_PER_RESOLUTION, MASK_RADIUS, ModelDensity
+from ..maps.model_density import B_PER_RESOLUTION, MASK_RADIUS, ModelDensity, non_hydrogens
 from ..models.chemistry.topologies import found_once
 
 if TYPE_CHECKING:
@@ -218,8 +218,7 @@ def model_fsc(
     if b_factors is None:
         b_factors = B_PER_RESOLUTION * resolution_in_angstrom(resolution)
     positions = checked_positions(positions, topology.getNumAtoms(), topology)
-    elements = [atom.element for atom in topology.atoms()]
-    is_heavy = np.array([each is not None and each.atomic_number > 1 for each in elements], dtype=bool)
+    is_heavy = non_hydrogens(topology)
     if not is_heavy.any():
         raise InputError(
             "the model has no non-hydrogen atom, around which the map could be masked",

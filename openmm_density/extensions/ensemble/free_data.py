@@ -12,7 +12,7 @@ from ...base.errors import InputError
 from ...maps.density_map import DensityMap
 from ...maps.fourier import fourier_filtered
 from ...maps.half_maps import check_halves_of_map
-from ...maps.model_density import B_PER_RESOLUTION, MASK_RADIUS, ModelDensity
+from ...maps.model_density import B_PER_RESOLUTION, MASK_RADIUS, ModelDensity, non_hydrogens
 from .noise_model import NoiseModel
 
 FREE_BAND = 1.2
@@ -140,7 +140,7 @@ def _around(density_map: DensityMap, positions: np.ndarray, resolution: float) -
 
 
 def _mask(models: np.ndarray, topology: app.Topology, grid: DensityMap) -> np.ndarray:
-    heavy = [a.index for a in topology.atoms() if a.element is not None and a.element.atomic_number > 1]
+    heavy = non_hydrogens(topology)
     mask = np.zeros(grid.shape, dtype=bool)
     for positions in models:
         mask |= grid.mask_around(positions[heavy], MASK_RADIUS)

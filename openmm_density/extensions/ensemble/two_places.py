@@ -23,6 +23,7 @@ from scipy.spatial.transform import Rotation
 
 from ...energies.density_fit import DensityFit
 from ...energies.ensemble_fit import EnsembleFit
+from ...maps.model_density import non_hydrogens
 from ...models.rigid_domains import SMALLEST, rigid_domains
 from ...models.superposition import superposition
 from .crossing import best_crossing, best_weight, weight_of_first
@@ -315,9 +316,8 @@ def _density_beside(fit: DensityFit, topology: app.Topology, model: np.ndarray) 
     target = fit.target
     own = density_of(fit, model).reshape(target.data.shape).astype(np.float32)
     found = (np.nan_to_num(each.value_at(model)) for each in (target, replace(target, data=own)))
-    atoms = list(topology.atoms())
-    of_atom = np.array([atom.residue.index for atom in atoms])
-    heavy = np.array([atom.element is not None and atom.element.atomic_number > 1 for atom in atoms])
+    of_atom = np.array([atom.residue.index for atom in topology.atoms()])
+    heavy = non_hydrogens(topology)
     n = topology.getNumResidues()
     sums = [np.bincount(of_atom[heavy], values[heavy], n) for values in found]
     for chain in topology.chains():
