@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ..base.errors import InputError
 from ..base.progress import SYMMETRY, Display
 from ..base.stopwatch import Stopwatch
+from ..fitting.helper_processes import begin_ahead
 from ..fitting.installed_extensions import function_of_extension
 from .amplitudes import is_of_amplitudes
 from .arguments import PROGRAM, spellings
@@ -47,13 +48,16 @@ def add_parser(commands: Commands) -> None:
 def run(options: argparse.Namespace, display: Display | None = None) -> int:
     """Run a fit, or resume one; return the exit status."""
     asked = FitOptions.of(vars(options))
-    if is_of_amplitudes(asked):
+    of_amplitudes = is_of_amplitudes(asked)
+    if of_amplitudes:
         check_whole(asked)
-        return function_of_extension("fit_of_amplitudes")(asked, display)
-    if asked.output.resume is None:
+    elif asked.output.resume is None:
         check_new(asked)
     else:
         check_resumed(asked)
+    begin_ahead(asked.run.platform, asked.run.threads)
+    if of_amplitudes:
+        return function_of_extension("fit_of_amplitudes")(asked, display)
     with display or Display() as shown:
         return _run(asked, shown, Stopwatch(started(), shown.begin))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
@@ -34,7 +33,7 @@ from .installed_extensions import extensions
 from .interrupts import Deadline, StopRequest
 from .ligand_watch import check_same_potentials
 from .locks import FolderLock
-from .measurements import Measurements, density_milliseconds
+from .measurements import NO_GROUP, Measurements, density_milliseconds, milliseconds_of_group
 from .options import RunOptions
 from .platforms import make_context
 from .protocols import Protocol
@@ -311,10 +310,6 @@ FORCES = {
 """What forces are called in messages, by their names in a System; others are the rest."""
 REST = "rest"
 
-_EVALUATIONS = 10
-# Of OpenMM, which has so many; the last has no force here.
-_GROUPS = 32
-
 
 def milliseconds_by_force(
     system: openmm.System, context: openmm.Context, platform: tuple[openmm.Platform, dict[str, str]]
@@ -325,19 +320,12 @@ def milliseconds_by_force(
         force.setForceGroup(kinds.index(_kind(force)))
     timed = make_context(system, openmm.VerletIntegrator(0.001), platform)
     timed.setState(context.getState(positions=True, parameters=True))
-    nothing = _milliseconds(timed, _GROUPS - 1)
-    found = {kind: max(_milliseconds(timed, group) - nothing, 0.0) for group, kind in enumerate(kinds)}
+    nothing = milliseconds_of_group(timed, NO_GROUP)
+    found = {
+        kind: max(milliseconds_of_group(timed, group) - nothing, 0.0) for group, kind in enumerate(kinds)
+    }
     return dict(sorted(found.items(), key=lambda each: (each[0] == REST, -each[1])))
 
 
 def _kind(force: openmm.Force) -> str:
     return FORCES.get(force.getName(), REST)
-
-
-def _milliseconds(context: openmm.Context, group: int) -> float:
-    """Return the median time of evaluating one force group."""
-    ticks = []
-    for _ in range(_EVALUATIONS + 2):  # the first ones allocate, compile or record
-        ticks.append(time.perf_counter())
-        context.getState(forces=True, groups={group})
-    return 1000 * float(np.median(np.diff(ticks[1:])))

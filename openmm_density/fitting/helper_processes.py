@@ -5,13 +5,16 @@ Reports, files and pictures come out as if the fit had made them itself, and whe
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ..maps.density_map import DensityMap
 from .worker_process import NoAnswer, SharedArgument, WorkerPool, available_cores
+
+if TYPE_CHECKING:
+    from ..maps.density_map import DensityMap
 
 MOST_PROCESSES = 6
 """There is no more to do beside a fit."""
@@ -22,6 +25,12 @@ MANY_ATOMS = 50_000
 
 MODULES = ["openmm_density.validation.model_report", "openmm_density.fitting.map_examination"]
 """What has the functions that are called, loaded while the fit is prepared; rooms above name theirs when they are imported."""
+
+_ON_CPU = "CPU", "Reference"
+# Where Linux shows a GPU that CUDA may run on, and where Windows does in its Linux.
+_NVIDIA = "/dev/nvidiactl", "/dev/dxg"
+# What `begin_ahead` started, until a fit takes it.
+_ahead: list[WorkerPool] = []
 
 _Result = TypeVar("_Result")
 
@@ -66,7 +75,10 @@ class HelperProcesses:
     @classmethod
     def of_fit(cls, platform: str, threads: int | None, density_map: DensityMap) -> HelperProcesses:
         """Return what a fit has beside it: processes where its steps run on a GPU, and cores are there and allowed."""
-        return cls(0 if platform in ("CPU", "Reference") else _count(threads, density_map))
+        count = 0 if platform in _ON_CPU else _count(threads, density_map)
+        if not count:
+            end_ahead()
+        return cls(count)
 
     def begin_after_steps(self, n_atoms: int, threads: int | None, density_map: DensityMap) -> None:
         """Have processes, where there are none yet, for what is asked of a model of many atoms when all steps are done."""
@@ -74,7 +86,7 @@ class HelperProcesses:
             self._start(_count(threads, density_map))
 
     def _start(self, count: int) -> None:
-        pool = WorkerPool(count, *MODULES) if count else None
+        pool = (_ahead.pop() if _ahead else WorkerPool(count, *MODULES)) if count else None
         self._pool = pool if pool is not None and pool.workers else None
 
     @property
@@ -85,7 +97,10 @@ class HelperProcesses:
     def shared(self, value: Any) -> SharedArgument:
         """Return an argument of many calls, the same for the same object."""
         if id(value) not in self._shared:
-            self._shared[id(value)] = SharedArgument(value)
+            from ..maps.density_map import DensityMap
+
+            # Of a large complex a topology takes a second, in which nothing else runs; a map takes memory instead.
+            self._shared[id(value)] = SharedArgument(value, is_packed_once=not isinstance(value, DensityMap))
         return self._shared[id(value)]
 
     def begin(self, function: Callable[..., _Result], *arguments: Any) -> HelperResult[_Result]:
@@ -120,9 +135,25 @@ class HelperProcesses:
             self._pool = None
 
 
-def _count(threads: int | None, density_map: DensityMap) -> int:
+def begin_ahead(platform: str | None, threads: int | None) -> None:
+    """Start the processes of the fit that a command will make, where steps may run on a GPU: they load what they need meanwhile.
+
+    `platform`: the one asked for, if one was.
+    """
+    may_be_gpu = any(map(os.path.exists, _NVIDIA)) if platform is None else platform not in _ON_CPU
+    if may_be_gpu and not _ahead and (count := _count(threads)):
+        _ahead.append(WorkerPool(count, *MODULES))
+
+
+def end_ahead() -> None:
+    """End what was started ahead of a fit that does not use it."""
+    while _ahead:
+        _ahead.pop().end()
+
+
+def _count(threads: int | None, density_map: DensityMap | None = None) -> int:
     """Return how many processes cores are there and allowed for, beside the fit's own."""
-    if density_map.data.nbytes > LARGEST_MAP:
+    if density_map is not None and density_map.data.nbytes > LARGEST_MAP:
         return 0
     cores = available_cores()
     return max(min(threads or cores, cores, MOST_PROCESSES + 1) - 1, 0)

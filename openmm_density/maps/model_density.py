@@ -75,7 +75,7 @@ class ModelDensity:
         self._calculator = calculators[scattering]
         elements = [atom.element for atom in topology.atoms()]
         self.n_atoms = len(elements)
-        self._topology = topology
+        self._topology: Topology | None = topology
         #: Boolean array of shape (N,): see `non_hydrogens`.
         self.is_heavy = non_hydrogens(topology)
         if b_factors is None:
@@ -98,9 +98,10 @@ class ModelDensity:
         self._b = b[self._scatterers]
         self._least_b = float(self._b.min())
         self._occupancies = _checked_occupancies(occupancies, self.n_atoms)[self._scatterers]
+        self._symbols = [elements[i].symbol for i in self._scatterers]
         self._make_model()
         table = "c4322" if scattering == "electron" else "it92"
-        for symbol in {elements[i].symbol for i in self._scatterers}:
+        for symbol in set(self._symbols):
             if getattr(gemmi.Element(symbol), table) is None:
                 raise InputError(
                     f"element {symbol} has no {scattering} form factor", remedy="leave its atoms out"
@@ -108,17 +109,15 @@ class ModelDensity:
 
     def _make_model(self) -> None:
         """Build gemmi's model, whose atoms are given their positions later."""
-        elements = [atom.element for atom in self._topology.atoms()]
-        self._model, self._atoms = _gemmi_model(
-            [elements[i] for i in self._scatterers], self._b, self._occupancies
-        )
+        self._model, self._atoms = _gemmi_model(self._symbols, self._b, self._occupancies)
         self._widest = list(
             {atom.element.name: atom for atom in sorted(self._atoms, key=lambda a: a.b_iso)}.values()
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        # Pickled, gemmi's atoms would not be those of its model any more.
-        return {name: value for name, value in vars(self).items() if name not in _GEMMI}
+        # Pickled, gemmi's atoms would not be those of its model any more. A topology, 100 MB of a large model, only names atoms.
+        kept = {name: value for name, value in vars(self).items() if name not in _GEMMI}
+        return kept | {"_topology": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -210,13 +209,13 @@ def _checked_occupancies(occupancies: Any, n_atoms: int) -> np.ndarray:
 
 
 def _gemmi_model(
-    elements: Sequence[Any], b_factors: np.ndarray, occupancies: np.ndarray
+    symbols: Sequence[str], b_factors: np.ndarray, occupancies: np.ndarray
 ) -> tuple[gemmi.Model, list[gemmi.Atom]]:
     """Return a gemmi model of atoms without positions, and its atoms in order."""
     residue = gemmi.Residue()
-    for element, b, occupancy in zip(elements, b_factors, occupancies):
+    for symbol, b, occupancy in zip(symbols, b_factors, occupancies):
         atom = gemmi.Atom()
-        atom.element = gemmi.Element(element.symbol)
+        atom.element = gemmi.Element(symbol)
         atom.b_iso = b
         atom.occ = occupancy
         residue.add_atom(atom)

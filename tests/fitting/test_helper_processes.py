@@ -183,3 +183,29 @@ def test_at_the_end_a_large_model_has_processes_on_a_cpu_too(monkeypatch):
         beside.begin_after_steps(n_atoms, threads, density_map)
         counts.append(beside._pool.n if beside.has_processes else 0)
     assert counts == [2, 0, 0]
+
+
+def test_a_command_starts_the_processes_of_a_fit_on_a_gpu_ahead(monkeypatch):
+    made = []
+
+    def pool(count, *_):
+        made.append(SimpleNamespace(workers=[*range(count)], ended=False))
+        made[-1].end = lambda of=made[-1]: setattr(of, "ended", True)
+        return made[-1]
+
+    monkeypatch.setattr(helper_processes, "WorkerPool", pool)
+    monkeypatch.setattr(helper_processes, "available_cores", lambda: 8)
+    density_map = DensityMap(np.zeros((4, 4, 4), np.float32), np.eye(3), np.zeros(3))
+    helper_processes.begin_ahead("CUDA", 3)
+    taken = HelperProcesses.of_fit("CUDA", 3, density_map)
+    assert taken._pool is made[0] and len(made) == 1 and taken._pool.workers == [0, 1]
+    assert HelperProcesses.of_fit("CUDA", 3, density_map)._pool is made[1]
+
+    # One that runs on a CPU after all does not use them.
+    monkeypatch.setattr(helper_processes, "_NVIDIA", [os.devnull])
+    helper_processes.begin_ahead(None, None)
+    assert not HelperProcesses.of_fit("CPU", None, density_map).has_processes and made[2].ended
+    monkeypatch.setattr(helper_processes, "_NVIDIA", [os.devnull + "/nowhere"])
+    for platform, threads in (("CPU", None), ("Reference", None), (None, None), ("CUDA", 1)):
+        helper_processes.begin_ahead(platform, threads)
+    assert len(made) == 3 and not helper_processes._ahead

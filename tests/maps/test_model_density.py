@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pickle
 import tracemalloc
 
 import gemmi
@@ -203,3 +204,16 @@ class TestSimulate:
         }
         with pytest.raises(InputError, match=part):
             DensityMap.simulate(**(usual | arguments))
+
+
+def test_pickled_it_has_the_same_density_and_no_topology():
+    model = ModelDensity(
+        chain_of("C", "O", "", "S"), 2.0, b_factors=[20.0, 30.0, 0.0, 40.0], occupancies=[1, 0.5, 1, 1]
+    )
+    positions = np.array([[0.1, 0.2, 0.3], [1.4, 0.0, 0.2], [0.0, 0.0, 0.0], [2.0, 1.7, -0.4]])
+    sent = pickle.dumps(model)
+    assert b"openmm.app" not in sent
+    (start, density), (start_sent, density_sent) = (
+        each.on_grid(positions, np.eye(3) * 0.7, np.zeros(3)) for each in (model, pickle.loads(sent))
+    )
+    assert np.array_equal(start, start_sent) and np.array_equal(density, density_sent) and density.max() > 0.1
