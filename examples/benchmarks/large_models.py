@@ -139,8 +139,6 @@ def set_up(size: int, platform: str) -> dict[str, Any]:
     took("preparation")
     context = stepping(fit.system, fit.prepared.positions, fit.density.parameter_name)
     took("Context")
-    openmm.LocalEnergyMinimizer.minimize(context, maxIterations=10)
-    took("10 iterations of the minimiser")
     told["ms"]["density"] = density_milliseconds(context)
     timed("10 steps", lambda: step(context))
     told["gpu_megabytes"] = _gpu_megabytes()

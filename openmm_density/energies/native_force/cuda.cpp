@@ -16,6 +16,7 @@
 
 #include "openmm/OpenMMException.h"
 #include "openmm/System.h"
+#include "openmm/common/ComputeForceInfo.h"
 #include "openmm/common/ContextSelector.h"
 #include "openmm/cuda/CudaArray.h"
 #include "openmm/cuda/CudaContext.h"
@@ -50,6 +51,15 @@ public:
 
 private:
     CUdevice device;
+};
+
+// OpenMM compares each molecule with all those before it that are unlike, term by term, to sort like ones by place: of use for water,
+// that is in periodic boxes. The chains of a complex are all unlike, as each is held where it was: of 600 that took a minute.
+class AllUnlike : public ComputeForceInfo {
+public:
+    bool areParticlesIdentical(int, int) override {
+        return false;
+    }
 };
 
 class Launched {
@@ -182,6 +192,9 @@ public:
           group(group),
           joint(data->contexts.size() == 1 ? JointLaunch::of(data->contexts[0]) : nullptr),
           launched(contents, data->contexts[0], joint == nullptr ? 0 : joint->n_members(), callbacks) {
+        if (!context.getSystem().usesPeriodicBoundaryConditions())
+            for (auto* each : data->contexts)
+                each->addForce(new AllUnlike());
         if (joint != nullptr)
             join(context);
     }
