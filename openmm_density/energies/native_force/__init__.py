@@ -3,13 +3,14 @@
 On CPUs (Reference, CPU, OpenCL) C++ calls the kernels, without Python and without torch; on CUDA the energy is a CUDA graph in
 OpenMM's own stream.
 
-In C++, ``force.cpp`` is the force, ``energies.h`` and ``painn.h`` the energies that it knows, ``openmm_force.h`` what it shares
-with ``cuda.cpp``, its part for CUDA, which says how that works, ``rebuilt_graph.h`` a graph in another context, and
-``joint_launch.h`` the launch of all graphs of a Context. In Python, ``forms`` are energies as data, ``computation`` is an
-energy by torch, ``recording`` says what is launched, ``exchange`` how positions and forces pass on a GPU, ``slots`` what
-Python and C++ pass each other, ``compiled`` how the C++ is built, ``force`` what Python sees and what the C++ calls, and
-``process`` what no library tells. ``cpu_platform`` has parts of OpenMM's CPU platform replaced: forces by ``own_kernels.h``,
-which has ``nonbonded.h`` and ``bonded.h``, and constraints by ``constraints.h``.
+In C++, ``force.cpp`` is the force, ``energies.h`` and ``painn.h`` the energies that it knows, ``openmm_force.h`` what
+it shares with ``cuda.cpp``, its part for CUDA, which says how that works, ``rebuilt_graph.h`` a graph in another
+context, ``joint_launch.h`` the launch of all graphs of a Context, and ``unlike_chains.h`` what has Contexts made soon.
+In Python, ``forms`` are energies as data, ``computation`` is an energy by torch, ``recording`` says what is launched,
+``exchange`` how positions and forces pass on a GPU, ``slots`` what Python and C++ pass each other, ``compiled`` how the
+C++ is built, ``force`` what Python sees and what the C++ calls, and ``process`` what no library tells. ``cpu_platform``
+has parts of OpenMM's CPU platform replaced: forces by ``own_kernels.h``, which has ``nonbonded.h`` and ``bonded.h``,
+and constraints by ``constraints.h``.
 """
 
 from openmm_density.kernels.compilation import BuildError

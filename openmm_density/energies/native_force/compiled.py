@@ -65,10 +65,8 @@ def cuda_source() -> compilation.Source:
     """Return the C++ of what evaluates the force on the CUDA platform, with what it is compiled with."""
     cuda = _cuda_headers()
     version = re.search(r"#define CUDA_VERSION (\d+)", (cuda / "cuda.h").read_text())
-    parts = (
-        *(SOURCE.with_name(name) for name in ("joint_launch.h", "memory_kernels.h", "rebuilt_graph.h")),
-        _SHARED,
-    )
+    own = "joint_launch.h", "memory_kernels.h", "rebuilt_graph.h", "unlike_chains.h"
+    parts = (*map(SOURCE.with_name, own), _SHARED)
     source = _source("cuda-graph-force", "CUDA graph force", CUDA_SOURCE, parts, "cuda/CudaContext.h")
     # Named, it is searched for symbols without being among those of the whole process, where plugins for other platforms, whose
     # classes have the same names, would take them for their own. The loader knows that it has it by its name, from any folder.

@@ -16,7 +16,6 @@
 
 #include "openmm/OpenMMException.h"
 #include "openmm/System.h"
-#include "openmm/common/ComputeForceInfo.h"
 #include "openmm/common/ContextSelector.h"
 #include "openmm/cuda/CudaArray.h"
 #include "openmm/cuda/CudaContext.h"
@@ -25,6 +24,7 @@
 #include "joint_launch.h"
 #include "openmm_force.h"
 #include "rebuilt_graph.h"
+#include "unlike_chains.h"
 
 using namespace OpenMM;
 using std::string;
@@ -51,15 +51,6 @@ public:
 
 private:
     CUdevice device;
-};
-
-// OpenMM compares each molecule with all those before it that are unlike, term by term, to sort like ones by place: of use for water,
-// that is in periodic boxes. The chains of a complex are all unlike, as each is held where it was: of 600 that took a minute.
-class AllUnlike : public ComputeForceInfo {
-public:
-    bool areParticlesIdentical(int, int) override {
-        return false;
-    }
 };
 
 class Launched {
@@ -194,7 +185,7 @@ public:
           launched(contents, data->contexts[0], joint == nullptr ? 0 : joint->n_members(), callbacks) {
         if (!context.getSystem().usesPeriodicBoundaryConditions())
             for (auto* each : data->contexts)
-                each->addForce(new AllUnlike());
+                each->addForce(new UnlikeChains(context.getSystem()));
         if (joint != nullptr)
             join(context);
     }
