@@ -10,7 +10,7 @@ import numpy as np
 import openmm
 
 from ...base.errors import InputError
-from .terms import of_number, plain
+from .terms import call_for_each, plain, rows_of
 
 # Kinds of terms by class: their name in its methods, and how many particles come first in each.
 LISTED = {
@@ -30,22 +30,42 @@ _COORDINATE = re.compile(r"\b([xyz])\b")
 _MOVED = ("moved_x", "moved_y", "moved_z")
 
 
+class TermColumns:
+    """Terms as columns, with those of their particles from one on: these are renumbered, and all terms are added at once."""
+
+    def __init__(self, force: openmm.Force, kind: str, n_particles: int, first_column: int = 0) -> None:
+        rows = rows_of(force, kind)
+        columns = [list(column) for column in zip(*rows)]
+        end = first_column + n_particles
+        self._kind, self._numbers = kind, list(range(len(rows)))
+        self.before, self._after = columns[:first_column], columns[end:]
+        self._particles = [np.array(column, dtype=np.int64) for column in columns[first_column:end]]
+
+    def add_to(self, merged: openmm.Force, first: int, before: Sequence[list[Any]] | None = None) -> None:
+        """Add them with a number added to that of each particle; `before`: other values of the columns before these."""
+        columns = self.before if before is None else before
+        if self._numbers:
+            call_for_each(merged, f"add{self._kind}", *columns, *self._moved(first), *self._after)
+
+    def set_in(self, merged: openmm.Force, first: int) -> None:
+        """Put them in place of those that are there."""
+        columns = *self.before, *self._moved(first), *self._after
+        if self._numbers:
+            call_for_each(merged, f"set{self._kind}Parameters", self._numbers, *columns)
+
+    def _moved(self, first: int) -> list[np.ndarray]:
+        return [column + first for column in self._particles]
+
+
 class ListedTerms:
     """Forces whose terms have two to four particles, and parameters."""
 
     def __init__(self, force: openmm.Force) -> None:
-        self._kind, self._n_particles = LISTED[type(force).__name__]
-        self._terms = [
-            plain(of_number(force, self._kind)(i)) for i in range(getattr(force, f"getNum{self._kind}s")())
-        ]
+        self._terms = TermColumns(force, *LISTED[type(force).__name__])
 
     def add_to(self, merged: openmm.Force, first: int, displacement: np.ndarray, replace: bool) -> None:
         """Add the terms of a System whose first particle has this number; optionally they replace existing ones."""
-        n = self._n_particles
-        change = getattr(merged, f"set{self._kind}Parameters" if replace else f"add{self._kind}")
-        for number, term in enumerate(self._terms):
-            particles = [particle + first for particle in term[:n]]
-            change(*([number] if replace else []), *particles, *term[n:])
+        (self._terms.set_in if replace else self._terms.add_to)(merged, first)
 
 
 class CompoundTerms:
@@ -92,13 +112,12 @@ class TorsionMapTerms:
 
     def __init__(self, force: openmm.CMAPTorsionForce) -> None:
         self._maps = [plain(force.getMapParameters(i)) for i in range(force.getNumMaps())]
-        self._terms = [plain(force.getTorsionParameters(i)) for i in range(force.getNumTorsions())]
+        self._terms = TermColumns(force, "Torsion", 8, first_column=1)
 
     def add_to(self, merged: openmm.Force, first: int, displacement: np.ndarray, replace: bool) -> None:
         """See `ListedTerms.add_to`."""
         if replace:
-            for number, (used, *particles) in enumerate(self._terms):
-                merged.setTorsionParameters(number, used, *(particle + first for particle in particles))
+            self._terms.set_in(merged, first)
             return
         there = {
             _fingerprint(*plain(merged.getMapParameters(i))): i for i in reversed(range(merged.getNumMaps()))
@@ -109,8 +128,8 @@ class TorsionMapTerms:
             if key not in there:
                 there[key] = merged.addMap(size, energies)
             numbers.append(there[key])
-        for used, *particles in self._terms:
-            merged.addTorsion(numbers[used], *(particle + first for particle in particles))
+        used = [[numbers[number] for number in column] for column in self._terms.before]
+        self._terms.add_to(merged, first, used)
 
 
 class ExternalTerms:

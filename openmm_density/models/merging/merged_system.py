@@ -12,9 +12,8 @@ import openmm
 
 from ...base.errors import InputError
 from ...base.units import takes_units, vectors
-from .bonded_forces import BONDED
+from .bonded_forces import BONDED, TermColumns
 from .copied_system import add_particles, copied_force
-from .terms import plain
 
 # Elements with the terms of a force in its XML; everything else are settings, which must agree in merged forces.
 _TERMS = {
@@ -212,17 +211,17 @@ class NonbondedParticles:
                 "NonbondedForce with parameter offsets cannot be merged",
                 remedy="set the parameters themselves",
             )
-        self._particles = [plain(force.getParticleParameters(i)) for i in range(force.getNumParticles())]
-        self._exceptions = [plain(force.getExceptionParameters(i)) for i in range(force.getNumExceptions())]
+        self._particles, self._exceptions = (
+            TermColumns(force, "Particle", 0),
+            TermColumns(force, "Exception", 2),
+        )
 
     def add_to(self, merged: openmm.Force, first: int, displacement: np.ndarray, replace: bool) -> None:
         """Add the particles of a System whose first one has this number; those of the first System are already present."""
         if replace:
             return
-        for parameters in self._particles:
-            merged.addParticle(*parameters)
-        for a, b, *parameters in self._exceptions:
-            merged.addException(a + first, b + first, *parameters)
+        self._particles.add_to(merged, first)
+        self._exceptions.add_to(merged, first)
 
 
 class CustomBornParticles:
@@ -267,13 +266,12 @@ class BornParticles:
 
     def __init__(self, force: openmm.GBSAOBCForce) -> None:
         _refuse_without_cutoff(force)
-        self._particles = [plain(force.getParticleParameters(i)) for i in range(force.getNumParticles())]
+        self._particles = TermColumns(force, "Particle", 0)
 
     def add_to(self, merged: openmm.Force, first: int, displacement: np.ndarray, replace: bool) -> None:
         """See `NonbondedParticles.add_to`."""
         if not replace:
-            for parameters in self._particles:
-                merged.addParticle(*parameters)
+            self._particles.add_to(merged, first)
 
 
 def _refuse_without_cutoff(force: Any) -> None:

@@ -52,6 +52,11 @@ def _numbers(rows: Iterable[Iterable[float]]) -> np.ndarray:
     return np.fromiter(chain.from_iterable(rows), dtype=np.float64)
 
 
+def rows_of(force: openmm.Force, kind: str) -> list[Any]:
+    """Return what a force tells of each of its terms of a kind, in OpenMM's units."""
+    return list(map(bare(force, f"get{kind}Parameters"), range(getattr(force, f"getNum{kind}s")())))
+
+
 def constraints_of(system: openmm.System) -> tuple[np.ndarray, np.ndarray]:
     """Return the particles of all constraints, shape (C, 2), and their distances in nm."""
     rows = map(bare(system, "getConstraintParameters"), range(system.getNumConstraints()))
