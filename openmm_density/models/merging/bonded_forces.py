@@ -10,7 +10,7 @@ import numpy as np
 import openmm
 
 from ...base.errors import InputError
-from .terms import call_for_each, plain, rows_of
+from .terms import call_for_each, listed_terms, plain
 
 # Kinds of terms by class: their name in its methods, and how many particles come first in each.
 LISTED = {
@@ -34,7 +34,7 @@ class TermColumns:
     """Terms as columns, with those of their particles from one on: these are renumbered, and all terms are added at once."""
 
     def __init__(self, force: openmm.Force, kind: str, n_particles: int, first_column: int = 0) -> None:
-        rows = rows_of(force, kind)
+        rows = listed_terms(force, kind)
         columns = [list(column) for column in zip(*rows)]
         end = first_column + n_particles
         self._kind, self._numbers = kind, list(range(len(rows)))

@@ -6,7 +6,7 @@ import numpy as np
 import openmm
 
 from .bonded_forces import LISTED
-from .terms import call_for_each, constraints_of, masses_of, plain, rows_of
+from .terms import call_for_each, constraints_of, listed_terms, masses_of, plain
 
 # OpenMM's copies of other forces share tables with the original, and both would delete these.
 _VALUES_ALONE = (
@@ -58,7 +58,7 @@ def part_of_force(force: openmm.Force, place: np.ndarray) -> openmm.Force:
         kind, count, before = "Torsion", 8, 1
         for k in range(force.getNumMaps()):
             made.addMap(*plain(force.getMapParameters(k)))
-    rows = rows_of(force, kind)
+    rows = listed_terms(force, kind)
     listed = np.array([row[before : before + count] for row in rows], dtype=np.int64).reshape(-1, count)
     particles = place[listed]
     for k in np.flatnonzero((particles >= 0).all(axis=1)).tolist():

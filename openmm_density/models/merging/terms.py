@@ -52,7 +52,7 @@ def _numbers(rows: Iterable[Iterable[float]]) -> np.ndarray:
     return np.fromiter(chain.from_iterable(rows), dtype=np.float64)
 
 
-def rows_of(force: openmm.Force, kind: str) -> list[Any]:
+def listed_terms(force: openmm.Force, kind: str) -> list[Any]:
     """Return what a force tells of each of its terms of a kind, in OpenMM's units."""
     return list(map(bare(force, f"get{kind}Parameters"), range(getattr(force, f"getNum{kind}s")())))
 
