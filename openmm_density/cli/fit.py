@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ..base.errors import InputError
 from ..base.progress import SYMMETRY, Display
 from ..base.stopwatch import Stopwatch
-from ..fitting.helper_processes import begin_ahead
+from ..fitting.helper_processes import begin_ahead, end_ahead
 from ..fitting.installed_extensions import function_of_extension
 from .amplitudes import is_of_amplitudes
 from .arguments import PROGRAM, spellings
@@ -55,11 +55,15 @@ def run(options: argparse.Namespace, display: Display | None = None) -> int:
         check_new(asked)
     else:
         check_resumed(asked)
-    begin_ahead(asked.run.platform, asked.run.threads)
-    if of_amplitudes:
-        return function_of_extension("fit_of_amplitudes")(asked, display)
-    with display or Display() as shown:
-        return _run(asked, shown, Stopwatch(started(), shown.begin))
+    if asked.output.resume is None:
+        begin_ahead(asked.run.platform, asked.run.threads)
+    try:
+        if of_amplitudes:
+            return function_of_extension("fit_of_amplitudes")(asked, display)
+        with display or Display() as shown:
+            return _run(asked, shown, Stopwatch(started(), shown.begin))
+    finally:
+        end_ahead()
 
 
 def _run(options: FitOptions, display: Display, stopwatch: Stopwatch) -> int:
@@ -123,8 +127,10 @@ def _with_platform(record: FitRecord, display: Display) -> FitRecord:
     """Find the platform where none is named: the fit is resumed on the same."""
     from ..fitting.platforms import platform_of_command
 
-    named = record.options.run.platform
-    return replace(record, options=record.options.on_platform(platform_of_command(named, display.milestone)))
+    platform = platform_of_command(record.options.run.platform, display.milestone)
+    if platform == "CPU":
+        end_ahead()
+    return replace(record, options=record.options.on_platform(platform))
 
 
 def _with_parts(record: FitRecord, folder: OutputFolder, display: Display, stopwatch: Stopwatch) -> FitRecord:

@@ -23,8 +23,12 @@ LARGEST_MAP = 1 << 28
 MANY_ATOMS = 50_000
 """What is asked of the fitted model takes longer for so many than processes take to start."""
 
-MODULES = ["openmm_density.validation.model_report", "openmm_density.fitting.map_examination"]
-"""What has the functions that are called, loaded while the fit is prepared; rooms above name theirs when they are imported."""
+MODULES = (
+    "openmm_density.validation.model_report",
+    "openmm_density.fitting.map_examination",
+    "openmm_density.report.overview",
+)
+"""What has the functions that are called, loaded while the fit is prepared, and named here as nothing imports it before."""
 
 _ON_CPU = "CPU", "Reference"
 # Where Linux shows a GPU that CUDA may run on, and where Windows does in its Linux.
@@ -86,8 +90,12 @@ class HelperProcesses:
             self._start(_count(threads, density_map))
 
     def _start(self, count: int) -> None:
-        pool = (_ahead.pop() if _ahead else WorkerPool(count, *MODULES)) if count else None
-        self._pool = pool if pool is not None and pool.workers else None
+        self._pool = None
+        if count:
+            is_ahead = bool(_ahead) and len(_ahead[0].workers) == count
+            pool = _ahead.pop() if is_ahead else WorkerPool(count, *MODULES)
+            end_ahead()
+            self._pool = pool if pool.workers else None
 
     @property
     def has_processes(self) -> bool:
@@ -97,10 +105,10 @@ class HelperProcesses:
     def shared(self, value: Any) -> SharedArgument:
         """Return an argument of many calls, the same for the same object."""
         if id(value) not in self._shared:
-            from ..maps.density_map import DensityMap
+            from openmm import app
 
-            # Of a large complex a topology takes a second, in which nothing else runs; a map takes memory instead.
-            self._shared[id(value)] = SharedArgument(value, is_packed_once=not isinstance(value, DensityMap))
+            # Of a large complex it takes a second, in which nothing else runs.
+            self._shared[id(value)] = SharedArgument(value, is_packed_once=isinstance(value, app.Topology))
         return self._shared[id(value)]
 
     def begin(self, function: Callable[..., _Result], *arguments: Any) -> HelperResult[_Result]:

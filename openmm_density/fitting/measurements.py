@@ -142,7 +142,7 @@ class Measurements:
 
 
 def density_milliseconds(context: openmm.Context) -> float:
-    """Return the median milliseconds of evaluating the density force alone, without those that asking for any forces takes."""
+    """Return the median milliseconds of evaluating the density force alone, less what a State of any forces takes."""
     ticks = []
     for _ in range(TIMINGS + 1):  # the first one allocates, compiles or records
         for group in (DENSITY_GROUP, NO_GROUP):

@@ -115,7 +115,7 @@ class ModelDensity:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        # Pickled, gemmi's atoms would not be those of its model any more. A topology, 100 MB of a large model, only names atoms.
+        # Pickled, gemmi's atoms would not be those of its model any more; a topology, of 100 MB, names atoms in errors.
         kept = {name: value for name, value in vars(self).items() if name not in _GEMMI}
         return kept | {"_topology": None}
 

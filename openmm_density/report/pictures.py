@@ -12,14 +12,11 @@ from openmm import app
 from ..fitting.agreement import MOST_MARKED, ModelAgreement, poorest
 from ..fitting.fit_result import FitResult
 from ..fitting.flexible_fit import FlexibleFit
-from ..fitting.helper_processes import MODULES, HelperResult
+from ..fitting.helper_processes import HelperResult
 
 if TYPE_CHECKING:
     from ..maps.density_map import DensityMap
     from ..models.model import Model
-
-MODULES.append("openmm_density.report.overview")
-
 
 OVERVIEW = "overview.png"
 

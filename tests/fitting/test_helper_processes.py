@@ -13,12 +13,13 @@ import pytest
 
 from openmm_density import DensityMap
 from openmm_density.base.errors import InputError
+from openmm_density.cli import main
 from openmm_density.fitting import FlexibleFit, helper_processes
 from openmm_density.fitting.helper_processes import HelperProcesses
 from openmm_density.fitting.protocols import Protocol, Stage
 from openmm_density.report import OutputFolder
 
-from ..fragments import RESOLUTION, fragment, map_of
+from ..fragments import RESOLUTION, fragment, map_of, write_fragment
 
 RESIDUES = 8
 PROTOCOL = Protocol(
@@ -185,7 +186,9 @@ def test_at_the_end_a_large_model_has_processes_on_a_cpu_too(monkeypatch):
     assert counts == [2, 0, 0]
 
 
-def test_a_command_starts_the_processes_of_a_fit_on_a_gpu_ahead(monkeypatch):
+@pytest.fixture
+def pools(monkeypatch):
+    """Pools that were made, of no processes, where there are 8 cores."""
     made = []
 
     def pool(count, *_):
@@ -195,17 +198,32 @@ def test_a_command_starts_the_processes_of_a_fit_on_a_gpu_ahead(monkeypatch):
 
     monkeypatch.setattr(helper_processes, "WorkerPool", pool)
     monkeypatch.setattr(helper_processes, "available_cores", lambda: 8)
+    return made
+
+
+def test_a_command_starts_the_processes_of_a_fit_on_a_gpu_ahead(pools, monkeypatch):
     density_map = DensityMap(np.zeros((4, 4, 4), np.float32), np.eye(3), np.zeros(3))
     helper_processes.begin_ahead("CUDA", 3)
     taken = HelperProcesses.of_fit("CUDA", 3, density_map)
-    assert taken._pool is made[0] and len(made) == 1 and taken._pool.workers == [0, 1]
-    assert HelperProcesses.of_fit("CUDA", 3, density_map)._pool is made[1]
+    assert taken._pool is pools[0] and len(pools) == 1 and taken._pool.workers == [0, 1]
+    assert HelperProcesses.of_fit("CUDA", 3, density_map)._pool is pools[1] and not pools[0].ended
+    helper_processes.begin_ahead("CUDA", 8)  # for which memory does not do any more
+    assert HelperProcesses.of_fit("CUDA", 4, density_map)._pool is pools[3] and pools[2].ended
 
     # One that runs on a CPU after all does not use them.
     monkeypatch.setattr(helper_processes, "_NVIDIA", [os.devnull])
     helper_processes.begin_ahead(None, None)
-    assert not HelperProcesses.of_fit("CPU", None, density_map).has_processes and made[2].ended
+    assert not HelperProcesses.of_fit("CPU", None, density_map).has_processes and pools[4].ended
     monkeypatch.setattr(helper_processes, "_NVIDIA", [os.devnull + "/nowhere"])
     for platform, threads in (("CPU", None), ("Reference", None), (None, None), ("CUDA", 1)):
         helper_processes.begin_ahead(platform, threads)
-    assert len(made) == 3 and not helper_processes._ahead
+    assert len(pools) == 5 and not helper_processes._ahead
+
+
+def test_what_was_started_ahead_ends_where_no_fit_begins(pools, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(helper_processes, "_NVIDIA", [os.devnull])
+    model = write_fragment(tmp_path / "model.pdb", residues=RESIDUES)
+    (tmp_path / "map.mrc").write_text("no map")
+    asked = "fit", model, tmp_path / "map.mrc", "--resolution", 3, "--output", tmp_path / "run"
+    assert main(list(map(str, asked))) == 2 and "map.mrc" in capsys.readouterr().err
+    assert [each.ended for each in pools] == [True] and not helper_processes._ahead

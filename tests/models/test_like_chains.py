@@ -11,7 +11,7 @@ from openmm import app, unit
 
 from openmm_density.models import prepare
 from openmm_density.models.preparation import like_chains
-from openmm_density.models.preparation.like_chains import parts_of, system_of_kinds
+from openmm_density.models.preparation.like_chains import described, parts_of, system_of_kinds
 from openmm_density.models.structures import read_model
 
 from ..fragments import write_fragment
@@ -52,6 +52,8 @@ def creating(*files: str, **options):
 def in_order(system: openmm.System) -> list[str]:
     """Return all that a System holds, the terms of each force in the order of their text."""
     root = ElementTree.fromstring(openmm.XmlSerializer.serialize(system))
+    for element in root.iter():  # the space between elements depends on their order
+        element.text = element.tail = None
     for element in [*root.iter("Force"), root]:
         for listed in element:
             if listed.tag not in ("Particles", "Forces"):
@@ -66,8 +68,8 @@ CUT = {"nonbondedMethod": app.CutoffNonPeriodic, "nonbondedCutoff": 1.0 * unit.n
     ("files", "options"),
     [
         (["amber14-all.xml"], CUT | {"constraints": app.HBonds, "flexibleConstraints": True}),
-        (["amber14-all.xml", "implicit/obc2.xml"], CUT),
-        (["amber14-all.xml", "implicit/gbn2.xml"], {"constraints": app.HBonds, "hydrogenMass": 3.0}),
+        (["amber99sb.xml", "amber99_obc.xml"], {"constraints": app.HBonds, "hydrogenMass": 3.0}),
+        (["amber14-all.xml"], {"nonbondedMethod": app.PME, "nonbondedCutoff": 1.0 * unit.nanometer}),
         (["charmm36.xml"], CUT | {"constraints": app.AllBonds}),
     ],
 )
@@ -108,6 +110,25 @@ def test_other_topologies_are_described_as_a_whole(chains, monkeypatch) -> None:
     assert system_of_kinds(joined(chains["short"], chains["long"]), {}, create) is None and not asked
     named = {1: "ALA", chains["short"].getNumResidues() + 1: "GLY"}
     assert system_of_kinds(alike, named, create) is None and not asked
+    # What is wrong is told of the whole, and so is what joins chains.
+    made = []
+    unknown = joined(*[chains["short"]] * 3)
+    for chain in unknown.chains():
+        atoms = list(chain.atoms())
+        unknown.addBond(atoms[0], atoms[6])
+    assert system_of_kinds(unknown, {}, create) is None
+    with pytest.raises(ValueError, match=r"residue 0 \(MET\)"):
+        create(unknown, {})
+
+    def joining(topology, templates):
+        system = create(topology, templates)
+        made.append(system)
+        bonds = next(each for each in system.getForces() if isinstance(each, openmm.HarmonicBondForce))
+        bonds.addBond(0, system.getNumParticles() - 1, 0.1, 1.0)
+        return system
+
+    pair = joined(*[chains["short"], chains["long"]] * 3)
+    assert system_of_kinds(pair, {}, joining) is None and len(made) == 1
     # With virtual sites, which depend on other particles.
     water = app.Topology()
     chain = water.addChain()
@@ -119,3 +140,15 @@ def test_other_topologies_are_described_as_a_whole(chains, monkeypatch) -> None:
         water.addAtom("M", None, residue)
     create, asked = creating("amber14/tip4pew.xml", **CUT)
     assert system_of_kinds(joined(*[water] * 4), {}, create) is None and asked == [8]
+
+
+def test_a_force_field_with_a_script_describes_all_chains(chains, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(like_chains, "LEAST_COPIED", 1)
+    topology = joined(*[chains["short"]] * 3)
+    (tmp_path / "script.xml").write_text(
+        "<ForceField><Script>sys.addConstraint(0, topology.getNumAtoms() - 1, 1.0)</Script></ForceField>"
+    )
+    field = app.ForceField("amber14-all.xml", str(tmp_path / "script.xml"))
+    system = described(field, topology, {}, **CUT)
+    *_, (*pair, _) = map(system.getConstraintParameters, range(system.getNumConstraints()))
+    assert pair == [0, topology.getNumAtoms() - 1]

@@ -5,7 +5,7 @@ OpenMM's own stream.
 
 In C++, ``force.cpp`` is the force, ``energies.h`` and ``painn.h`` the energies that it knows, ``openmm_force.h`` what
 it shares with ``cuda.cpp``, its part for CUDA, which says how that works, ``rebuilt_graph.h`` a graph in another
-context, ``joint_launch.h`` the launch of all graphs of a Context, and ``unlike_chains.h`` what has Contexts made soon.
+context, ``joint_launch.h`` the launch of all graphs of a Context, and ``unlike_chains.h`` what makes large Contexts sooner.
 In Python, ``forms`` are energies as data, ``computation`` is an energy by torch, ``recording`` says what is launched,
 ``exchange`` how positions and forces pass on a GPU, ``slots`` what Python and C++ pass each other, ``compiled`` how the
 C++ is built, ``force`` what Python sees and what the C++ calls, and ``process`` what no library tells. ``cpu_platform``

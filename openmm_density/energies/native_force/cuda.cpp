@@ -183,9 +183,12 @@ public:
           group(group),
           joint(data->contexts.size() == 1 ? JointLaunch::of(data->contexts[0]) : nullptr),
           launched(contents, data->contexts[0], joint == nullptr ? 0 : joint->n_members(), callbacks) {
-        if (!context.getSystem().usesPeriodicBoundaryConditions())
+        // One for each Context.
+        if ((joint == nullptr || joint->n_members() == 0) && !context.getSystem().usesPeriodicBoundaryConditions()) {
+            chains = std::make_unique<ChainParticles>(context.getSystem());
             for (auto* each : data->contexts)
-                each->addForce(new UnlikeChains(context.getSystem()));
+                each->addForce(new UnlikeChains(*chains));
+        }
         if (joint != nullptr)
             join(context);
     }
@@ -216,6 +219,8 @@ private:
     const int group;
     // Where the Context has one GPU.
     const std::shared_ptr<JointLaunch> joint;
+    // OpenMM asks no more once this is gone.
+    std::unique_ptr<ChainParticles> chains;
     Launched launched;
     JointLaunch::Member member;
 };

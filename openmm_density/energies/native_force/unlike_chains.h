@@ -1,8 +1,8 @@
-// What keeps OpenMM's platforms of GPUs from comparing the chains of a complex.
+// What keeps OpenMM's CUDA platform from comparing the chains of a complex.
 //
-// They sort like molecules by their places, of use for water in a periodic box, and to find these compare each with all those before it
-// that are unlike, term by term. The copies of a chain are unlike, as each is held where it was, if only by a rounding: to find that
-// out of 600 took most of a Context's time.
+// It sorts like molecules by their places, of use for water in a periodic box, and to find these compares each, term by term, with one
+// of each kind found so far. The copies of a chain are of kinds of their own, as each is held where it was, if only by a rounding: to
+// find that out of 600 took most of a Context's time.
 
 #pragma once
 
@@ -16,36 +16,44 @@
 
 namespace openmm_density {
 
-class UnlikeChains : public OpenMM::ComputeForceInfo {
+// Which particles are of chains: those that bonds and constraints join to so many that ligands, ions and waters have fewer.
+class ChainParticles {
 public:
-    explicit UnlikeChains(const OpenMM::System& system) : parent(system.getNumParticles()), sizes(parent.size(), 1) {
+    explicit ChainParticles(const OpenMM::System& system) : parent(system.getNumParticles()) {
         std::iota(parent.begin(), parent.end(), 0);
+        std::vector<int> sizes(parent.size(), 1);
+        double length, k;
+        int a, b;
+        for (int i = 0; i < system.getNumConstraints(); i++) {
+            system.getConstraintParameters(i, a, b, length);
+            join(a, b, sizes);
+        }
         for (int i = 0; i < system.getNumForces(); i++) {
             const auto* bonds = dynamic_cast<const OpenMM::HarmonicBondForce*>(&system.getForce(i));
             for (int j = 0; bonds != nullptr && j < bonds->getNumBonds(); j++) {
-                int a, b;
-                double length, k;
                 bonds->getBondParameters(j, a, b, length, k);
-                join(a, b);
+                join(a, b, sizes);
             }
         }
+        are_of_chains.resize(parent.size());
+        for (size_t i = 0; i < parent.size(); i++)
+            are_of_chains[i] = sizes[root(i)] >= LEAST;
     }
 
-    bool areParticlesIdentical(int a, int b) override {
-        return sizes[root(a)] < CHAIN && sizes[root(b)] < CHAIN;
+    bool operator[](int particle) const {
+        return are_of_chains[particle];
     }
 
 private:
-    // Bonded atoms of a chain, at least: ligands, ions and waters are fewer.
-    static constexpr int CHAIN = 200;
+    static constexpr int LEAST = 30;
 
-    int root(int atom) {
-        while (parent[atom] != atom)
-            atom = parent[atom] = parent[parent[atom]];
-        return atom;
+    int root(int particle) {
+        while (parent[particle] != particle)
+            particle = parent[particle] = parent[parent[particle]];
+        return particle;
     }
 
-    void join(int a, int b) {
+    void join(int a, int b, std::vector<int>& sizes) {
         a = root(a), b = root(b);
         if (a == b)
             return;
@@ -55,7 +63,21 @@ private:
         sizes[a] += sizes[b];
     }
 
-    std::vector<int> parent, sizes;
+    std::vector<int> parent;
+    std::vector<char> are_of_chains;
+};
+
+// OpenMM deletes it as its base class, which has no virtual destructor: it owns nothing.
+class UnlikeChains : public OpenMM::ComputeForceInfo {
+public:
+    explicit UnlikeChains(const ChainParticles& chains) : chains(chains) {}
+
+    bool areParticlesIdentical(int a, int b) override {
+        return !(chains[a] && chains[b]);
+    }
+
+private:
+    const ChainParticles& chains;
 };
 
 }  // namespace openmm_density

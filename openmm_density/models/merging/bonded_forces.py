@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -53,8 +53,27 @@ class TermColumns:
         if self._numbers:
             call_for_each(merged, f"set{self._kind}Parameters", self._numbers, *columns)
 
+    def add_copies(
+        self, made: openmm.Force, rows_of: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+    ) -> None:
+        """Add copies: `rows_of` tells from the particles of each, int (T, n), which (C,) there are and what is added to these."""
+        if self._numbers:
+            particles = np.array(self._particles or [self._numbers])
+            rows, shifts = rows_of(particles.T)
+            before, after = (
+                [_taken(column, rows) for column in columns] for columns in (self.before, self._after)
+            )
+            moved = [column[rows] + shifts for column in self._particles]
+            call_for_each(made, f"add{self._kind}", *before, *moved, *after)
+
     def _moved(self, first: int) -> list[np.ndarray]:
         return [column + first for column in self._particles]
+
+
+def _taken(column: list[Any], rows: np.ndarray) -> list[Any]:
+    if isinstance(column[0], (int, float)):
+        return np.array(column)[rows].tolist()
+    return [column[row] for row in rows.tolist()]
 
 
 class ListedTerms:

@@ -16,7 +16,7 @@ from .bonded_forces import BONDED, TermColumns
 from .copied_system import add_particles, copied_force
 
 # Elements with the terms of a force in its XML; everything else are settings, which must agree in merged forces.
-_TERMS = {
+TERM_LISTS = {
     *("Bonds", "Angles", "Torsions", "Particles", "Exceptions", "Exclusions"),
     *("Groups", "InteractionGroups", "Maps"),
 }
@@ -156,7 +156,7 @@ def _settings(force: openmm.Force) -> tuple[Any, ...]:
     """Return the settings of a force: everything but its terms."""
     root = ElementTree.fromstring(openmm.XmlSerializer.serialize(force))
     for child in [*root]:
-        if child.tag in _TERMS:
+        if child.tag in TERM_LISTS:
             root.remove(child)
     # Turning tables with thousands of values into text again would take longer than everything else here.
     return tuple((each.tag, *each.attrib.items(), each.text, len(each)) for each in root.iter())
@@ -229,17 +229,17 @@ class CustomBornParticles:
 
     def __init__(self, force: openmm.CustomGBForce | openmm.CustomNonbondedForce) -> None:
         _refuse_without_cutoff(force)
-        self._particles = [list(force.getParticleParameters(i)) for i in range(force.getNumParticles())]
-        self._exclusions = [force.getExclusionParticles(i) for i in range(force.getNumExclusions())]
+        self._particles, self._exclusions = (
+            TermColumns(force, "Particle", 0),
+            TermColumns(force, "Exclusion", 2),
+        )
 
     def add_to(self, merged: openmm.Force, first: int, displacement: np.ndarray, replace: bool) -> None:
         """See `NonbondedParticles.add_to`."""
         if replace:
             return
-        for parameters in self._particles:
-            merged.addParticle(parameters)
-        for a, b in self._exclusions:
-            merged.addExclusion(a + first, b + first)
+        self._particles.add_to(merged, first)
+        self._exclusions.add_to(merged, first)
 
 
 class CustomNonbondedParticles(CustomBornParticles):

@@ -53,8 +53,12 @@ def _numbers(rows: Iterable[Iterable[float]]) -> np.ndarray:
 
 
 def listed_terms(force: openmm.Force, kind: str) -> list[Any]:
-    """Return what a force tells of each of its terms of a kind, in OpenMM's units."""
-    return list(map(bare(force, f"get{kind}Parameters"), range(getattr(force, f"getNum{kind}s")())))
+    """Return the arguments with which each term of a kind was added, in OpenMM's units."""
+    method = f"get{kind}Particles" if kind == "Exclusion" else f"get{kind}Parameters"
+    found = list(map(bare(force, method), range(getattr(force, f"getNum{kind}s")())))
+    # What a particle of these has is one argument.
+    is_one = kind == "Particle" and isinstance(force, (openmm.CustomGBForce, openmm.CustomNonbondedForce))
+    return [(values,) for values in found] if is_one else found
 
 
 def constraints_of(system: openmm.System) -> tuple[np.ndarray, np.ndarray]:

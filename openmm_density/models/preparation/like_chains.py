@@ -21,11 +21,26 @@ Create = Callable[[app.Topology, Mapping[int, str]], openmm.System]
 
 
 class Parts(NamedTuple):
-    """Chains, or several that are bonded: the kind of each, in order, and of the first of each kind its atoms and residues."""
+    """Chains, or several that are bonded. `kinds`: of each, in order; `atoms` and `residues`: those of the first of each kind."""
 
     kinds: np.ndarray
     atoms: list[np.ndarray]
     residues: list[np.ndarray]
+
+
+def described(
+    forcefield: app.ForceField, topology: app.Topology, templates: Mapping[int, str], **options: Any
+) -> openmm.System:
+    """Return the System that ``createSystem`` makes. `templates`: of residues by their number, where they are told."""
+
+    def create(part: app.Topology, named: Mapping[int, str]) -> openmm.System:
+        residues = list(part.residues())
+        of_residues = {residues[number]: name for number, name in named.items()}
+        return forcefield.createSystem(part, residueTemplates=of_residues, **options)
+
+    # A script sees all chains.
+    system = None if forcefield._scripts else system_of_kinds(topology, templates, create)
+    return create(topology, templates) if system is None else system
 
 
 def system_of_kinds(
@@ -33,7 +48,7 @@ def system_of_kinds(
 ) -> openmm.System | None:
     """Return the System of a topology most chains of which are like others, as `create` would make it; None of another one.
 
-    `templates`: of residues by their number, where they are told, as `create` takes them.
+    `templates` as of `described`, which `create` takes as well.
     """
     n_atoms = topology.getNumAtoms()
     if n_atoms < LEAST_COPIED:
@@ -42,13 +57,15 @@ def system_of_kinds(
     n_described = sum(map(len, parts.atoms))
     if n_atoms - n_described < LEAST_COPIED or n_described > MOST_DESCRIBED * n_atoms:
         return None
-    described = part_of_topology(topology, np.concatenate(parts.atoms), bonded_pairs(topology))
+    one_of_each = part_of_topology(topology, np.concatenate(parts.atoms), bonded_pairs(topology))
+    one_of_each.setPeriodicBoxVectors(topology.getPeriodicBoxVectors())
     residues = np.concatenate(parts.residues).tolist()
     named = {number: templates[residue] for number, residue in enumerate(residues) if residue in templates}
-    system = copies_of_parts(create(described, named), np.array(list(map(len, parts.atoms))), parts.kinds)
-    if system is not None and topology.getPeriodicBoxVectors() is not None:
-        system.setDefaultPeriodicBoxVectors(*topology.getPeriodicBoxVectors())
-    return system
+    try:
+        system = create(one_of_each, named)
+    except Exception:  # as ForceField raises: of the whole it is told with the numbers of its own residues
+        return None
+    return copies_of_parts(system, np.array(list(map(len, parts.atoms))), parts.kinds)
 
 
 def parts_of(topology: app.Topology, templates: Mapping[int, str]) -> Parts:

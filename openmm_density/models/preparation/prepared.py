@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -36,7 +36,7 @@ from .ligand_terms import (
     remove_inner_terms,
     spring_pairs,
 )
-from .like_chains import system_of_kinds
+from .like_chains import described
 from .missing_terms import (
     LINK_FORCE_CONSTANT,
     MissingTerms,
@@ -373,16 +373,9 @@ class Prepared:
 
     def _parametrised(self, **arguments: Any) -> openmm.System:
         """Have the force field build a System."""
-
-        def create(topology: app.Topology, templates: Mapping[int, str]) -> openmm.System:
-            residues = list(topology.residues())
-            named = {residues[index]: name for index, name in templates.items()}
-            return self.forcefield.createSystem(topology, residueTemplates=named, **arguments)
-
-        whole = self.topology, self.residue_templates
         try:
             with counted_as("system"):
-                system = system_of_kinds(*whole, create) or create(*whole)
+                system = described(self.forcefield, self.topology, self.residue_templates, **arguments)
         except Exception as error:  # ForceField raises bare Exception for what it cannot match
             raise InputError(
                 f"the force field cannot describe the model ({one_line(error)})",
