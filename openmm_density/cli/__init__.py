@@ -19,7 +19,7 @@ from ..base.errors import InputError, SimulationError, did_you_mean, is_of_machi
 from ..base.wording import one_line
 from . import fit, planes, report, score, simulate
 from .arguments import PROGRAM, Parser, spelled, spellings
-from .startup import end_process, note_start
+from .startup import INTERRUPTED, end_process, note_start
 
 __all__ = ["build_parser", "main", "program"]
 
@@ -68,7 +68,7 @@ def main(
     except BrokenPipeError:
         return 141
     except KeyboardInterrupt:
-        status, said = 130, "interrupted; nothing was written"
+        status, said = INTERRUPTED, "interrupted; nothing was written"
     except (InputError, SimulationError, OSError, MemoryError) as error:
         is_given = isinstance(error, (InputError, OSError)) and not is_of_machine(error)
         status = 2 if is_given else 1

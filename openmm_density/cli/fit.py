@@ -21,7 +21,7 @@ from .fit_arguments import add_arguments, defaults
 from .fit_checks import check_new, check_resumed, check_whole
 from .fit_options import CRYSTAL, DOMAINS, OFF, FitOptions
 from .outcome import print_outcome
-from .startup import loading, started
+from .startup import INTERRUPTED, loading, started
 
 if TYPE_CHECKING:
     from ..fitting.fit_result import FitResult
@@ -115,7 +115,7 @@ def _run(options: FitOptions, display: Display, stopwatch: Stopwatch) -> int:
             result = _carried_out(record, fit, folder, display)
     except KeyboardInterrupt:
         _say(f"{PROGRAM} fit: interrupted; {_kept(folder, options)}")
-        return 130
+        return INTERRUPTED
     finally:
         if fit is not None:
             fit.beside.end()
@@ -299,13 +299,17 @@ def _with_findings(record: FitRecord, fit: FlexibleFit) -> FitRecord:
 
 
 def _announce(record: FitRecord, fit: FlexibleFit, display: Display) -> None:
-    """Show what is fitted, and the stages to come."""
+    """Show what is fitted, where it was placed, and the stages to come."""
+    from ..report.notes import placement_note
+
     files = record.options.files
     models = " ".join(files.parts or [files.model])
     display.expect(
         [(stage.name, fit.rebuilds_before(number)) for number, stage in enumerate(fit.protocol.stages)]
     )
     display.milestone(f"fitting {models} into {files.map} at {files.resolution:g} Å on {fit.platform}")
+    for sentence in placement_note(fit):
+        display.milestone(sentence)
     for finding in fit.map_checks.findings:
         if finding.check != "voxel_size":  # which a start of another conformation looks like
             display.print(f"Warning: {finding.spelled(spellings(record.options.by_name()))}")
@@ -344,7 +348,7 @@ def _status(fit: FlexibleFit, result: FitResult, folder: OutputFolder) -> int:
         _say(
             f"{PROGRAM} fit: interrupted {at}; results so far are in {folder.path}, and {_resuming(folder)} goes on"
         )
-        return 130
+        return INTERRUPTED
     return 0
 
 

@@ -51,7 +51,8 @@ def _verdict(summary: dict[str, Any], n_doubts: int) -> str:
     before, after = (f"{summary[f'cc_{stage}']:.3f}" for stage in ("initial", "final"))
     found = f"the model correlates with the map better than at the start (CC {before} to {after})"
     if summary["simulated"] is not None:
-        found = f"the model is kept as it was (CC {before})"
+        placed = " placed" if summary["placement"] or summary.get("placing") else ""
+        found = f"the model is kept as it was{placed} (CC {before})"
     elif summary["cc_final"] <= summary["cc_initial"]:
         found = f"the model correlates with the map no better than at the start (CC {before} to {after})"
     return f"{found}; {counted(n_doubts, 'doubt') if n_doubts else 'no doubts'}."

@@ -72,7 +72,7 @@ def _check(options: argparse.Namespace, output: Path) -> None:
         _check_of_amplitudes(options, output)
     else:
         if options.voxel_size is None:
-            raise InputError("is required for a map", argument="voxel_size", remedy="give Å")
+            raise InputError("is required for a map", argument="voxel_size", remedy="give Å, as 1")
         checked_length(options.voxel_size, "voxel_size", zero=False)
         checked_length(options.margin, "margin")
         check_can_be_written(output)

@@ -15,6 +15,9 @@ from typing import NoReturn
 from ..base.garbage import collect_rarely, without_collection
 from ..base.stopwatch import process_start
 
+INTERRUPTED = 130
+"""The status of what Ctrl-C ended."""
+
 _started = time.monotonic()
 _is_process = False
 
@@ -48,9 +51,13 @@ def loading() -> Iterator[None]:
 
 
 def end_process(status: int) -> NoReturn:
-    """End this process as `sys.exit` does, but leave memory, libraries and the GPU to the operating system, which is sooner."""
+    """End this process as `sys.exit` does, but leave memory, libraries and the GPU to the operating system, which is sooner.
+
+    After Ctrl-C also what threads compute, for which the interpreter would wait: all that is to be kept is written.
+    """
     others = (thread for thread in threading.enumerate() if thread is not threading.main_thread())
-    if not (all(thread.daemon for thread in others) and _flushed()):
+    at_once = status == INTERRUPTED or all(thread.daemon for thread in others)
+    if not (at_once and _flushed()):
         sys.exit(status)
     atexit._run_exitfuncs()
     _flushed()

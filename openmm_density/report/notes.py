@@ -29,7 +29,7 @@ def notes_on(
     """Return what was done to the model and what could not be, in a sentence each."""
     return [
         *fit.corrections.sentences(fit.density_map),
-        *_placement_note(fit),
+        *placement_note(fit),
         *(each for each in result.prepared.report.sentences if each not in untrue),
         *fit.notes,
         *(fit.planarity.notes if fit.planarity else ()),
@@ -47,12 +47,14 @@ def notes_on(
     ]
 
 
-def _placement_note(fit: FlexibleFit) -> list[str]:
+def placement_note(fit: FlexibleFit) -> list[str]:
+    """Return a sentence where the model was placed before the fit: what is told of it before is told of it there."""
     if fit.placement is None:
         return []
     return [
         f"The model was placed in the map as a rigid body, {fit.placement.moved_by:.1f} Å from where it was (similarity "
-        f"{fit.placement.similarity_before:.3f} before, {fit.placement.similarity_after:.3f} there)."
+        f"{fit.placement.similarity_before:.3f} before, {fit.placement.similarity_after:.3f} there): what is told of it before "
+        "the fit is told of it there."
     ]
 
 

@@ -90,7 +90,7 @@ def summarize(
     notes = notes_on(fit, result, summary, agreement.residues, scan, pdb_limit, untrue)
     notes += [note for each in told for note in each.notes]
     summary["notes"] = [with_arguments(note, spellings) for note in notes]
-    findings = fit.map_checks.with_later(checks)
+    findings = fit.map_checks.with_later(checks, result.cc_final)
     doubtful = violated, agreement.stretches, agreement.residues, scan, findings
     of_extensions = [doubt for each in told for doubt in each.doubts]
     doubts = doubts_about(fit, result, summary, *doubtful, spellings, of_extensions)

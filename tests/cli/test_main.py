@@ -1,5 +1,7 @@
 """What every command has in common: its errors, warnings and version."""
 
+import subprocess
+import sys
 import warnings
 
 import pytest
@@ -86,3 +88,16 @@ def test_a_disk_that_fails_and_too_little_memory_are_told(folder, monkeypatch, c
         assert run("simulate", folder / "model.pdb", *arguments) == status
         message = capsys.readouterr().err
         assert message.startswith(f"openmm-density simulate: error: {said}") and message.count("\n") == 1
+
+
+def test_after_ctrl_c_a_command_does_not_wait_for_what_threads_compute():
+    program = """
+import threading
+from openmm_density.cli.startup import INTERRUPTED, end_process
+threading.Thread(target=threading.Event().wait).start()
+print("interrupted")
+end_process(INTERRUPTED)
+"""
+    # It would never end.
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "interrupted\n", "")

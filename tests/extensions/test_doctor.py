@@ -171,7 +171,7 @@ def test_emulated_opencl_is_warned_of_only_where_openmm_prefers_it():
         Probe("TorchForce", "OpenCL", True, None, "EPYC, Portable Computing Language", 2.0),
     ]
     (remedy,) = remedies_of(probes=probes, fastest_platform="OpenCL")
-    assert "--platform CPU" in remedy
+    assert "getPlatformByName('CPU')" in remedy
     assert remedies_of(probes=probes, fastest_platform="CPU") == []
 
 

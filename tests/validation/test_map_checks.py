@@ -248,6 +248,17 @@ def test_a_model_of_two_halves_that_part_is_no_sign_of_a_voxel_size(a_map, model
     assert [doubted.with_later(each) for each in (MapChecks(), *undecided)] == [[wrong]] * 4
 
 
+def test_a_fitted_model_does_not_lie_beside_its_density_any_more():
+    beside = Finding("place", "the model lies beside its density (CC 0.43, and 0.78 where it is moved)")
+    doubted = MapChecks({"place": {"cc": 0.43, "cc_placed": 0.78}}, [beside])
+    later = MapChecks({"place": None})
+    assert [doubted.with_later(later, cc) for cc in (0.5, 0.78)] == [[beside], []]
+    # As where the fit was interrupted, or the model lies beside its density yet.
+    assert doubted.with_later(MapChecks()) == [beside]
+    still = MapChecks({"place": {"cc": 0.6, "cc_placed": 0.9}}, [beside])
+    assert doubted.with_later(still, 0.6) == [beside]
+
+
 def test_a_resolution_that_is_too_coarse_is_named_before_the_voxel_size_that_makes_up_for_it():
     """On voxels that hold no finer detail, so that it is not known to where map and model agree."""
     model = read_model(PROJECT / "examples" / "data" / "adk_closed.pdb")

@@ -91,8 +91,8 @@ def _of_platforms(diagnosis: Diagnosis) -> Iterator[str]:
     emulated = next((probe for probe in diagnosis.probes if _is_emulated(probe)), None)
     if emulated is not None and diagnosis.fastest_platform == emulated.platform:
         yield (
-            "OpenCL runs on the processor here (PoCL), OpenMM prefers it, and it is extremely slow: name the "
-            "platform explicitly (--platform CPU, or Platform.getPlatformByName('CPU'))."
+            "OpenCL runs on the processor here (PoCL), OpenMM prefers it, and it is extremely slow: in scripts of your own "
+            "name the platform (Platform.getPlatformByName('CPU')); commands take CUDA or CPU."
         )
 
 

@@ -84,11 +84,12 @@ class MapChecks:
         findings = sorted(kept + other.findings, key=lambda finding: not finding.is_error)
         return MapChecks({**self.figures, **other.figures}, findings)
 
-    def with_later(self, later: MapChecks) -> list[Finding]:
+    def with_later(self, later: MapChecks, cc: float = 0.0) -> list[Finding]:
         """Return the findings of both in the order of the checks, of one check those that came later where there are any.
 
         A start of another conformation looks as a wrong voxel size does, the model that was fitted does not: where that could
-        be looked at, it decides.
+        be looked at, it decides. Nor does a model lie beside its density that has at least the correlation `cc` it was to have
+        where it belongs.
         """
         found = {finding.check: finding for finding in [*self.findings, *later.findings]}
         changed, looks = (
@@ -101,6 +102,8 @@ class MapChecks:
             wrong_by = changed["wrong_by"] + (0.0 if changed.get("fits") else left)
             if wrong_by * np.sign(asked) < LEAST_FOUND_AGAIN * abs(asked):
                 found.pop("voxel_size", None)
+        if "place" in found and cc >= self.figures["place"]["cc_placed"]:
+            found.pop("place")
         return [found[check] for check in sorted(found, key=ORDER.index)]
 
     def as_dict(self, spellings: Mapping[str, str] = MappingProxyType({})) -> dict[str, Any]:
