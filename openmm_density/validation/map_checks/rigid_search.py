@@ -97,11 +97,12 @@ def best_of_all(
     ]
     square = sum(axis**2 for axis in np.ix_(*frequency))
     blur = np.exp(-2 * np.pi**2 * (SIGMA * coarse) ** 2 * square)
-    transforms = [fft.rfftn(target) * blur for target in targets]
+    # Places are refined from here: in single precision transforms take half the time.
+    transforms = [(fft.rfftn(target) * blur).astype(np.complex64) for target in targets]
     every = rotations(max(count, 60))
 
     def peaks(rotation: Rotation) -> list[tuple[float, int]]:
-        model = np.conj(fft.rfftn(grid.deposited(rotation.apply(centred))))
+        model = np.conj(fft.rfftn(grid.deposited(rotation.apply(centred)).astype(np.float32)))
         # Σ ρ(x) t(x + u) over x, for every shift u.
         return [_highest(fft.irfftn(model * transform, s=grid.shape)) for transform in transforms]
 
