@@ -1,8 +1,8 @@
 // What keeps OpenMM's CUDA platform from comparing the chains of a complex.
 //
 // It sorts like molecules by their places, of use for water in a periodic box, and to find these compares each, term by term, with one
-// of each kind found so far. The copies of a chain are of kinds of their own, as each is held where it was, if only by a rounding: to
-// find that out of 600 took most of a Context's time.
+// of each kind found so far. The copies of a chain are of kinds of their own, as each is held where it was, if only by a rounding: of
+// 600 all would be compared with all, term by term.
 
 #pragma once
 
