@@ -257,6 +257,10 @@ def test_a_fitted_model_does_not_lie_beside_its_density_any_more():
     assert doubted.with_later(MapChecks()) == [beside]
     still = MapChecks({"place": {"cc": 0.6, "cc_placed": 0.9}}, [beside])
     assert doubted.with_later(still, 0.6) == [beside]
+    # That a fit took the model out of its density is told, wherever it lay before.
+    left = Finding("place", "the model lies beside its density (CC 0.80, and 0.99 where it is moved)")
+    out_of_it = MapChecks({"place": {"cc": 0.8, "cc_placed": 0.99}}, [left])
+    assert [each.with_later(out_of_it, 0.8) for each in (doubted, later, MapChecks())] == [[left]] * 3
 
 
 def test_a_resolution_that_is_too_coarse_is_named_before_the_voxel_size_that_makes_up_for_it():

@@ -91,7 +91,9 @@ class MapChecks:
         be looked at, it decides. Nor does a model lie beside its density that has at least the correlation `cc` it was to have
         where it belongs.
         """
-        found = {finding.check: finding for finding in [*self.findings, *later.findings]}
+        cured = {"place"} if cc >= (self.figures.get("place") or {}).get("cc_placed", np.inf) else set()
+        past = [finding for finding in self.findings if finding.check not in cured]
+        found = {finding.check: finding for finding in [*past, *later.findings]}
         changed, looks = (
             later.figures.get("stretching"),
             [f.get("voxel_size") for f in (self.figures, later.figures)],
@@ -102,8 +104,6 @@ class MapChecks:
             wrong_by = changed["wrong_by"] + (0.0 if changed.get("fits") else left)
             if wrong_by * np.sign(asked) < LEAST_FOUND_AGAIN * abs(asked):
                 found.pop("voxel_size", None)
-        if "place" in found and cc >= self.figures["place"]["cc_placed"]:
-            found.pop("place")
         return [found[check] for check in sorted(found, key=ORDER.index)]
 
     def as_dict(self, spellings: Mapping[str, str] = MappingProxyType({})) -> dict[str, Any]:
