@@ -70,6 +70,7 @@ CUT = {"nonbondedMethod": app.CutoffNonPeriodic, "nonbondedCutoff": 1.0 * unit.n
         (["amber14-all.xml"], CUT | {"constraints": app.HBonds, "flexibleConstraints": True}),
         (["amber99sb.xml", "amber99_obc.xml"], {"constraints": app.HBonds, "hydrogenMass": 3.0}),
         (["amber14-all.xml"], {"nonbondedMethod": app.PME, "nonbondedCutoff": 1.0 * unit.nanometer}),
+        (["amber14-all.xml", "implicit/gbn2.xml"], {"constraints": app.HBonds}),
         (["charmm36.xml"], CUT | {"constraints": app.AllBonds}),
     ],
 )

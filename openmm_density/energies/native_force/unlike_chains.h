@@ -16,7 +16,8 @@
 
 namespace openmm_density {
 
-// Which particles are of chains: those that bonds and constraints join to so many that ligands, ions and waters have fewer.
+// Which particles are of chains: those that bonds and constraints join to so many that ligands, ions and waters have fewer. OpenMM's own
+// ContextImpl::getMolecules would ask forces that are not initialized yet, as a CustomCVForce.
 class ChainParticles {
 public:
     explicit ChainParticles(const OpenMM::System& system) : parent(system.getNumParticles()) {

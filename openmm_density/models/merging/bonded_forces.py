@@ -22,6 +22,15 @@ LISTED = {
     "CustomAngleForce": ("Angle", 3),
     "CustomTorsionForce": ("Torsion", 4),
 }
+TERMS: dict[str, list[tuple[str, int, int]]] = {
+    **{name: [(*listed, 0)] for name, listed in LISTED.items()},
+    "CMAPTorsionForce": [("Torsion", 8, 1)],
+    "NonbondedForce": [("Particle", 0, 0), ("Exception", 2, 0)],
+    "GBSAOBCForce": [("Particle", 0, 0)],
+    "CustomGBForce": [("Particle", 0, 0), ("Exclusion", 2, 0)],
+    "CustomNonbondedForce": [("Particle", 0, 0), ("Exclusion", 2, 0)],
+}
+"""The same of all forces with terms that can be renumbered, and which column has the first particle."""
 _ABSOLUTE = re.compile(r"\b[xyz]\d+\b")
 # Energies that do not change when the copy of a molecule is moved.
 _DIFFERENCE = re.compile(r"\(([xyz])\d+ - \1\d+\)")
@@ -33,7 +42,7 @@ _MOVED = ("moved_x", "moved_y", "moved_z")
 class TermColumns:
     """Terms as columns, with those of their particles from one on: these are renumbered, and all terms are added at once."""
 
-    def __init__(self, force: openmm.Force, kind: str, n_particles: int, first_column: int = 0) -> None:
+    def __init__(self, force: openmm.Force, kind: str, n_particles: int, first_column: int) -> None:
         rows = listed_terms(force, kind)
         columns = [list(column) for column in zip(*rows)]
         end = first_column + n_particles
@@ -76,11 +85,16 @@ def _taken(column: list[Any], rows: np.ndarray) -> list[Any]:
     return [column[row] for row in rows.tolist()]
 
 
+def term_columns(force: openmm.Force) -> list[TermColumns]:
+    """Return the terms of a force, by their kinds."""
+    return [TermColumns(force, *kind) for kind in TERMS[type(force).__name__]]
+
+
 class ListedTerms:
     """Forces whose terms have two to four particles, and parameters."""
 
     def __init__(self, force: openmm.Force) -> None:
-        self._terms = TermColumns(force, *LISTED[type(force).__name__])
+        (self._terms,) = term_columns(force)
 
     def add_to(self, merged: openmm.Force, first: int, displacement: np.ndarray, replace: bool) -> None:
         """Add the terms of a System whose first particle has this number; optionally they replace existing ones."""
@@ -131,7 +145,7 @@ class TorsionMapTerms:
 
     def __init__(self, force: openmm.CMAPTorsionForce) -> None:
         self._maps = [plain(force.getMapParameters(i)) for i in range(force.getNumMaps())]
-        self._terms = TermColumns(force, "Torsion", 8, first_column=1)
+        (self._terms,) = term_columns(force)
 
     def add_to(self, merged: openmm.Force, first: int, displacement: np.ndarray, replace: bool) -> None:
         """See `ListedTerms.add_to`."""

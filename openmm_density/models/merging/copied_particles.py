@@ -11,7 +11,7 @@ import openmm
 
 from ...base.errors import InputError
 from .bonded_forces import LISTED
-from .terms import of_number, plain
+from .terms import listed_terms, plain
 
 # Forces that act at points in space, or on groups of particles as a whole: copies are free of them.
 _WITHOUT_COPIES = ("CustomExternalForce", "CustomCentroidBondForce", "MonteCarloBarostat")
@@ -111,8 +111,7 @@ def _renumbered(
 
 def _copy_listed(force: openmm.Force, numbering: Sequence[dict[int, int]]) -> None:
     kind, count = LISTED[type(force).__name__]
-    terms = [plain(of_number(force, kind)(k)) for k in range(getattr(force, f"getNum{kind}s")())]
-    for particles, parameters in _renumbered(terms, count, numbering):
+    for particles, parameters in _renumbered(listed_terms(force, kind), count, numbering):
         getattr(force, f"add{kind}")(*particles, *parameters)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import openmm
 
-from .bonded_forces import LISTED
+from .bonded_forces import TERMS
 from .terms import call_for_each, constraints_of, listed_terms, masses_of, plain
 
 # OpenMM's copies of other forces share tables with the original, and both would delete these.
@@ -53,11 +53,10 @@ def part_of_force(force: openmm.Force, place: np.ndarray) -> openmm.Force:
             made.addGlobalParameter(force.getGlobalParameterName(k), force.getGlobalParameterDefaultValue(k))
     else:
         made = type(force)()
-    kind, count, before = *LISTED.get(type(force).__name__, ("Exception", 2)), 0
     if isinstance(force, openmm.CMAPTorsionForce):
-        kind, count, before = "Torsion", 8, 1
         for k in range(force.getNumMaps()):
             made.addMap(*plain(force.getMapParameters(k)))
+    kind, count, before = TERMS[type(force).__name__][-1]
     rows = listed_terms(force, kind)
     listed = np.array([row[before : before + count] for row in rows], dtype=np.int64).reshape(-1, count)
     particles = place[listed]

@@ -5,21 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
-from xml.etree import ElementTree
 
 import numpy as np
 import openmm
 
 from ...base.errors import InputError
 from ...base.units import takes_units, vectors
-from .bonded_forces import BONDED, TermColumns
+from .bonded_forces import BONDED, term_columns
 from .copied_system import add_particles, copied_force
-
-# Elements with the terms of a force in its XML; everything else are settings, which must agree in merged forces.
-TERM_LISTS = {
-    *("Bonds", "Angles", "Torsions", "Particles", "Exceptions", "Exclusions"),
-    *("Groups", "InteractionGroups", "Maps"),
-}
+from .terms import without_terms
 
 
 @dataclass(frozen=True)
@@ -154,10 +148,7 @@ def _forces(system: openmm.System, without: Collection[str]) -> list[tuple[Any, 
 
 def _settings(force: openmm.Force) -> tuple[Any, ...]:
     """Return the settings of a force: everything but its terms."""
-    root = ElementTree.fromstring(openmm.XmlSerializer.serialize(force))
-    for child in [*root]:
-        if child.tag in TERM_LISTS:
-            root.remove(child)
+    root = without_terms(force)
     # Turning tables with thousands of values into text again would take longer than everything else here.
     return tuple((each.tag, *each.attrib.items(), each.text, len(each)) for each in root.iter())
 
@@ -201,48 +192,33 @@ def _check_parameters(merged: openmm.System) -> None:
                 )
 
 
-class NonbondedParticles:
-    """`NonbondedForce`."""
+class Particles:
+    """`GBSAOBCForce` and `CustomGBForce`: particles, and exclusions."""
+
+    def __init__(self, force: openmm.Force) -> None:
+        _refuse_without_cutoff(force)
+        self._terms = term_columns(force)
+
+    def add_to(self, merged: openmm.Force, first: int, displacement: np.ndarray, replace: bool) -> None:
+        """Add the particles of a System whose first one has this number; those of the first System are already present."""
+        if not replace:
+            for terms in self._terms:
+                terms.add_to(merged, first)
+
+
+class NonbondedParticles(Particles):
+    """`NonbondedForce`: particles and exceptions."""
 
     def __init__(self, force: openmm.NonbondedForce) -> None:
-        _refuse_without_cutoff(force)
+        super().__init__(force)
         if force.getNumParticleParameterOffsets() or force.getNumExceptionParameterOffsets():
             raise InputError(
                 "NonbondedForce with parameter offsets cannot be merged",
                 remedy="set the parameters themselves",
             )
-        self._particles, self._exceptions = (
-            TermColumns(force, "Particle", 0),
-            TermColumns(force, "Exception", 2),
-        )
-
-    def add_to(self, merged: openmm.Force, first: int, displacement: np.ndarray, replace: bool) -> None:
-        """Add the particles of a System whose first one has this number; those of the first System are already present."""
-        if replace:
-            return
-        self._particles.add_to(merged, first)
-        self._exceptions.add_to(merged, first)
 
 
-class CustomBornParticles:
-    """`CustomGBForce`: particles and exclusions."""
-
-    def __init__(self, force: openmm.CustomGBForce | openmm.CustomNonbondedForce) -> None:
-        _refuse_without_cutoff(force)
-        self._particles, self._exclusions = (
-            TermColumns(force, "Particle", 0),
-            TermColumns(force, "Exclusion", 2),
-        )
-
-    def add_to(self, merged: openmm.Force, first: int, displacement: np.ndarray, replace: bool) -> None:
-        """See `NonbondedParticles.add_to`."""
-        if replace:
-            return
-        self._particles.add_to(merged, first)
-        self._exclusions.add_to(merged, first)
-
-
-class CustomNonbondedParticles(CustomBornParticles):
+class CustomNonbondedParticles(Particles):
     """`CustomNonbondedForce`, with its interaction groups."""
 
     def __init__(self, force: openmm.CustomNonbondedForce) -> None:
@@ -253,25 +229,12 @@ class CustomNonbondedParticles(CustomBornParticles):
         ]
 
     def add_to(self, merged: openmm.Force, first: int, displacement: np.ndarray, replace: bool) -> None:
-        """See `NonbondedParticles.add_to`."""
+        """See `Particles.add_to`."""
         super().add_to(merged, first, displacement, replace)
         if replace:
             return
         for one, other in self._groups:
             merged.addInteractionGroup([i + first for i in one], [i + first for i in other])
-
-
-class BornParticles:
-    """`GBSAOBCForce`."""
-
-    def __init__(self, force: openmm.GBSAOBCForce) -> None:
-        _refuse_without_cutoff(force)
-        self._particles = TermColumns(force, "Particle", 0)
-
-    def add_to(self, merged: openmm.Force, first: int, displacement: np.ndarray, replace: bool) -> None:
-        """See `NonbondedParticles.add_to`."""
-        if not replace:
-            self._particles.add_to(merged, first)
 
 
 def _refuse_without_cutoff(force: Any) -> None:
@@ -285,6 +248,6 @@ def _refuse_without_cutoff(force: Any) -> None:
 NONBONDED = {
     "NonbondedForce": NonbondedParticles,
     "CustomNonbondedForce": CustomNonbondedParticles,
-    "GBSAOBCForce": BornParticles,
-    "CustomGBForce": CustomBornParticles,
+    "GBSAOBCForce": Particles,
+    "CustomGBForce": Particles,
 }

@@ -7,18 +7,9 @@ from xml.etree import ElementTree
 import numpy as np
 import openmm
 
-from .bonded_forces import LISTED, TermColumns
-from .merged_system import TERM_LISTS
-from .terms import call_for_each, constraints_of, masses_of
+from .bonded_forces import TERMS, term_columns
+from .terms import call_for_each, constraints_of, masses_of, without_terms
 
-# Kinds of terms by class: their name in its methods, how many particles they have, and in which column the first of these is.
-_TERMS: dict[str, list[tuple[str, int, int]]] = {
-    **{name: [(*listed, 0)] for name, listed in LISTED.items()},
-    "CMAPTorsionForce": [("Torsion", 8, 1)],
-    "NonbondedForce": [("Particle", 0, 0), ("Exception", 2, 0)],
-    "GBSAOBCForce": [("Particle", 0, 0)],
-    "CustomNonbondedForce": [("Particle", 0, 0), ("Exclusion", 2, 0)],
-}
 _SPECIAL = "InteractionGroups", "ParticleParameterOffsets", "ExceptionParameterOffsets"
 
 
@@ -71,16 +62,13 @@ def copies_of_parts(system: openmm.System, sizes: np.ndarray, kinds: np.ndarray)
 
 def _can_be_copied(force: openmm.Force) -> bool:
     is_special = any(getattr(force, f"getNum{name}", int)() for name in _SPECIAL)
-    return type(force).__name__ in _TERMS and not is_special
+    return type(force).__name__ in TERMS and not is_special
 
 
 def _copied(force: openmm.Force, places: _Places) -> openmm.Force:
     """Return a force with the same settings and the terms of all copies."""
-    root = ElementTree.fromstring(openmm.XmlSerializer.serialize(force))
-    for child in root:
-        if child.tag in TERM_LISTS - {"Maps"}:
-            child.clear()
-    made = openmm.XmlSerializer.deserialize(ElementTree.tostring(root, encoding="unicode"))
-    for kind in _TERMS[type(force).__name__]:
-        TermColumns(force, *kind).add_copies(made, places.rows)
+    settings = without_terms(force, but=("Maps",))
+    made = openmm.XmlSerializer.deserialize(ElementTree.tostring(settings, encoding="unicode"))
+    for terms in term_columns(force):
+        terms.add_copies(made, places.rows)
     return made

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from itertools import chain
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import openmm
 from openmm import unit
+
+# Elements of forces in OpenMM's XML that list terms; everything else are settings.
+_LISTS = {
+    *("Bonds", "Angles", "Torsions", "Particles", "Exceptions", "Exclusions"),
+    *("Groups", "InteractionGroups", "Maps"),
+}
 
 
 def plain(values: Any) -> list[Any]:
@@ -22,11 +29,6 @@ def _plain(value: Any) -> Any:
     if unit.is_quantity(value):
         value = value.value_in_unit_system(unit.md_unit_system)
     return plain(value) if isinstance(value, (tuple, list)) else value
-
-
-def of_number(force: openmm.Force, kind: str) -> Callable[[int], Any]:
-    """Return the method that gives a term by its index, such as ``getBondParameters``."""
-    return getattr(force, f"get{kind}Parameters")
 
 
 def terms_of(force: openmm.Force, kind: str, members: int) -> tuple[np.ndarray, np.ndarray]:
@@ -59,6 +61,15 @@ def listed_terms(force: openmm.Force, kind: str) -> list[Any]:
     # What a particle of these has is one argument.
     is_one = kind == "Particle" and isinstance(force, (openmm.CustomGBForce, openmm.CustomNonbondedForce))
     return [(values,) for values in found] if is_one else found
+
+
+def without_terms(force: openmm.Force, but: Collection[str] = ()) -> ElementTree.Element:
+    """Return the XML of a force with its lists of terms empty, some excepted: what is left are settings."""
+    root = ElementTree.fromstring(openmm.XmlSerializer.serialize(force))
+    for child in root:
+        if child.tag in _LISTS and child.tag not in but:
+            child.clear()
+    return root
 
 
 def constraints_of(system: openmm.System) -> tuple[np.ndarray, np.ndarray]:
