@@ -17,11 +17,10 @@ import openmm
 from openmm import app
 
 from ..base.units import ANGSTROM_PER_NANOMETER
-from ..models.chemistry.elements import is_hydrogen
 from ..models.chemistry.monomers.terms import GeometryTerms
 from ..models.chemistry.monomers.volumes import places_of
 from ..models.chemistry.sugar_puckers import find_sugars
-from ..models.chemistry.topologies import bonded_neighbours
+from ..models.chemistry.topologies import bonded_neighbours, hydrogen_mask
 from ..models.merging import call_for_each, terms_of
 from ..restraints import IdealGeometryRestraint
 from ..restraints.contacts import CONTACT_FORCE_CONSTANT, REACH, ContactRestraint
@@ -63,7 +62,7 @@ RESTING_SCALES = {"ramachandran": 4.0}
 
 def stiffen(system: openmm.System, topology: app.Topology, ideal: GeometryTerms | None = None) -> None:
     """Multiply the force constants of angles and bonds of heavy atoms, with `ideal` values where these are known."""
-    light = np.array([is_hydrogen(atom) for atom in topology.atoms()])
+    light = hydrogen_mask(topology)
     for force in system.getForces():
         if isinstance(force, openmm.HarmonicAngleForce):
             kind, size, factor = "Angle", 3, ANGLE_STIFFNESS
@@ -127,7 +126,7 @@ def forces_of_puckers(topology: app.Topology, positions: np.ndarray, force_group
 
 def force_of_excess(topology: app.Topology, ideal: IdealGeometryRestraint) -> openmm.CustomBondForce:
     """Build the force that holds bonds between heavy atoms more stiffly, by `BONDS_BEYOND`, 0 at first."""
-    heavy = np.array([not is_hydrogen(atom) for atom in topology.atoms()])
+    heavy = ~hydrogen_mask(topology)
     force = openmm.CustomBondForce(f"0.5*{BONDS_BEYOND}*((r - ideal)/sigma)^2")
     force.addGlobalParameter(BONDS_BEYOND, 0.0)
     add_ideal_terms(force, ideal.terms.bonds.among(heavy), 1 / ANGSTROM_PER_NANOMETER)
@@ -139,7 +138,7 @@ def force_of_angles(topology: app.Topology, ideal: IdealGeometryRestraint) -> op
 
     In one force, as each evaluates the angles anew.
     """
-    light = np.array([is_hydrogen(atom) for atom in topology.atoms()])
+    light = hydrogen_mask(topology)
     angles = ideal.terms.angles
     force = openmm.CustomAngleForce(
         f"0.5*(more*z^2 + {OUTLIER_SCALE}*{_stiffness(ideal)}*max(0, abs(z) - {OUTLIER})^2);"
@@ -177,7 +176,7 @@ def _add_stiffness(force: openmm.Force, ideal: IdealGeometryRestraint) -> None:
 def stagger_methyls(topology: app.Topology) -> openmm.PeriodicTorsionForce:
     """Build the force that keeps the hydrogens of methyl groups staggered, where the atom before has room for four others."""
     force = openmm.PeriodicTorsionForce()
-    light = [is_hydrogen(atom) for atom in topology.atoms()]
+    light = hydrogen_mask(topology).tolist()
     symbols = ["" if atom.element is None else atom.element.symbol for atom in topology.atoms()]
     bonded = bonded_neighbours(topology)
     for carbon, around in enumerate(bonded):

@@ -13,9 +13,8 @@ from scipy.spatial import cKDTree
 
 from ..base.units import ANGSTROM_PER_NANOMETER
 from ..base.wording import counted, listing
-from ..models.chemistry.elements import is_hydrogen
 from ..models.chemistry.pierced_rings import PiercedRing, pierced_rings
-from ..models.chemistry.topologies import bonded_pairs, part_of_topology
+from ..models.chemistry.topologies import bonded_pairs, hydrogen_mask, part_of_topology
 from ..models.merging import copied_force, masses_of, part_of_force, terms_of
 from ..restraints import make_restraints
 from .descent import descend
@@ -126,7 +125,7 @@ class Relaxation:
     ) -> None:
         self._system, self._topology, self._safeguard = system, topology, safeguard
         self._platform = platform, properties
-        self._hydrogen = np.array([is_hydrogen(atom) for atom in topology.atoms()])
+        self._hydrogen = hydrogen_mask(topology)
         self._bonds, self._lengths = self._terms(openmm.HarmonicBondForce, "Bond", 2)
         self._angles, self._bends = self._terms(openmm.HarmonicAngleForce, "Angle", 3)
 

@@ -188,4 +188,6 @@ def is_blow_up(error: openmm.OpenMMException) -> bool:
 
 
 def _array(quantity: Any, in_unit: unit.Unit) -> np.ndarray:
-    return np.asarray(quantity.value_in_unit(in_unit), dtype=np.float64)
+    # In the same unit OpenMM copies all numbers one by one.
+    same = quantity.unit == in_unit
+    return np.asarray(quantity._value if same else quantity.value_in_unit(in_unit), dtype=np.float64)

@@ -9,7 +9,7 @@ import numpy as np
 from openmm import app
 from scipy.spatial import cKDTree
 
-from .chemistry.elements import is_hydrogen
+from .chemistry.topologies import hydrogen_mask
 from .symmetry_operators import SymmetryOperators
 
 CLASH = 2.2
@@ -90,7 +90,7 @@ class AssemblySymmetry:
 
 def clashes_with_copies(topology: app.Topology, positions: np.ndarray, operators: SymmetryOperators) -> int:
     """Return how many heavy atoms of a unit are within 2.2 Å of a copy of it. `positions` (N, 3) in Å."""
-    heavy = np.array([not is_hydrogen(atom) for atom in topology.atoms()])
+    heavy = ~hydrogen_mask(topology)
     own = positions[heavy]
     copies = operators.expanded(own)[1:].reshape(-1, 3)
     if not len(copies):

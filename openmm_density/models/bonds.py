@@ -19,6 +19,7 @@ from ..base.errors import InputError
 from .chemistry.elements import covalent_radius, is_hydrogen, is_metal
 from .chemistry.monomers.library import monomer_library
 from .chemistry.residue_names import standard_residue_names
+from .chemistry.topologies import hydrogen_mask
 from .link_chemistry import LinkChemistry
 from .model import Link, Model
 
@@ -373,7 +374,7 @@ def _near_as_bonds(topology: app.Topology, positions: np.ndarray) -> list[tuple[
     """
     odd = _is_odd(topology)
     atoms = list(topology.atoms())
-    hydrogen = np.array([is_hydrogen(atom) for atom in atoms], dtype=bool)
+    hydrogen = hydrogen_mask(topology)
     chosen = np.flatnonzero(odd | ~hydrogen)
     pairs = cKDTree(positions[chosen]).query_pairs(
         NEAR if odd.any() else LONGEST_OF_STANDARD, output_type="ndarray"

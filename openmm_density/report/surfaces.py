@@ -13,7 +13,7 @@ from openmm import app
 from ..base.errors import InputError
 from ..maps.density_map import DensityMap
 from ..maps.model_density import ModelDensity
-from ..models.chemistry.elements import is_hydrogen
+from ..models.chemistry.topologies import hydrogen_mask
 from ..validation.density_level import density_level
 from .page import base64_of
 from .shown_model import COPIES, ShownModel
@@ -80,7 +80,7 @@ def _heavy_atoms(models: Sequence[ShownModel]) -> np.ndarray:
 
 
 def _is_heavy(topology: app.Topology) -> np.ndarray:
-    return np.array([not is_hydrogen(atom) for atom in topology.atoms()], dtype=bool)
+    return ~hydrogen_mask(topology)
 
 
 def _is_known(model: ShownModel) -> np.ndarray:

@@ -13,7 +13,6 @@ from openmm import app
 from ..base.errors import InputError
 from ..base.wording import residue_label
 from ..maps.grids import checked_positions
-from ..models.chemistry.elements import is_hydrogen
 from ..models.chemistry.ideal_geometry import angles_at, bond_angles, heavy_bonds, ideal_values, lengths_of
 from ..models.chemistry.ramachandran_tables import (
     ALLOWED,
@@ -27,6 +26,7 @@ from ..models.chemistry.ramachandran_tables import (
 from ..models.chemistry.residues import is_d_amino_acid
 from ..models.chemistry.side_chains import LARGEST_DEVIATION, from_staggered, side_chain_torsions
 from ..models.chemistry.stereocentres import chiral_centres
+from ..models.chemistry.topologies import hydrogen_mask
 from ..models.chemistry.torsions import peptide_torsions, torsion_angles
 from .all_atom_contacts import AllAtoms, RidingHydrogens
 from .beta_carbons import LARGE_DEVIATION, BetaCarbons
@@ -157,7 +157,7 @@ class ModelGeometry:
     def __init__(self, topology: app.Topology, dictionaries: Any = ()) -> None:
         self._topology = topology
         self._atoms = list(topology.atoms())
-        self._n_heavy = sum(not is_hydrogen(atom) for atom in self._atoms)
+        self._n_heavy = int((~hydrogen_mask(topology)).sum())
         self._bonds = heavy_bonds(topology)
         self._angles = bond_angles(self._bonds)
         self._ideal = ideal_values(topology, self._bonds, self._angles)

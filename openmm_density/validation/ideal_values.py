@@ -12,9 +12,8 @@ from openmm import app
 
 from ..base.units import positions_in_angstrom, takes_units
 from ..base.wording import atom_label, listing
-from ..models.chemistry.elements import is_hydrogen
 from ..models.chemistry.monomers.terms import find_terms, is_cis
-from ..models.chemistry.topologies import openmm_topology
+from ..models.chemistry.topologies import hydrogen_mask, openmm_topology
 from ..models.chemistry.torsions import peptide_torsions
 
 LIMIT_IN_SIGMA = 4.0
@@ -130,7 +129,7 @@ class IdealValues:
     def __init__(self, topology: app.Topology, monomers: Any = None, dictionaries: Any = ()) -> None:
         self._topology, self._source = topology, (monomers, dictionaries)
         self._atoms = list(topology.atoms())
-        self._heavy = np.array([not is_hydrogen(atom) for atom in self._atoms], dtype=bool)
+        self._heavy = ~hydrogen_mask(topology)
         self._peptides = peptide_torsions(topology)
         self._known: dict[bytes, tuple[Any, ...]] = {}
 

@@ -19,11 +19,11 @@ from scipy.spatial import cKDTree
 
 from ..base.wording import atom_label
 from ..models.chemistry.contacts import within_bonds
-from ..models.chemistry.elements import is_hydrogen
 from ..models.chemistry.ideal_geometry import angles_at, bond_angles, heavy_bonds, ideal_values, lengths_of
 from ..models.chemistry.planes import PlaneSet
 from ..models.chemistry.residues import is_d_amino_acid, is_water
 from ..models.chemistry.stereocentres import chiral_centres
+from ..models.chemistry.topologies import hydrogen_mask
 from ..models.superposition import superposition
 
 WORSE_BOND, WORSE_ANGLE = 0.2, 18.0
@@ -110,7 +110,7 @@ class LocalGeometry:
         self._radii = np.array([radii[each] for each in symbols], dtype=np.float64)
         metals = {each for each in set(symbols) if each is not None and gemmi.Element(each).is_metal}
         self._metal = np.array([each in metals for each in symbols], dtype=bool)
-        self._heavy = np.array([not is_hydrogen(atom) for atom in self._atoms], dtype=bool)
+        self._heavy = ~hydrogen_mask(self.topology)
         waters = {residue.index for residue in self.topology.residues() if is_water(residue.name)}
         self._water = np.array([atom.residue.index in waters for atom in self._atoms], dtype=bool)
         self._binds = np.array([each not in (None, "C") for each in symbols], dtype=bool)

@@ -24,7 +24,7 @@ from ...fitting.interrupts import Stop
 from ...fitting.run_state import RunState
 from ...fitting.stage_context import StageContext
 from ...fitting.written_atoms import placed_alternates, prepared_occupancies
-from ...models.chemistry.elements import is_hydrogen
+from ...models.chemistry.topologies import hydrogen_mask
 from ...models.conformer_topology import PlacedConformers
 from ...models.preparation import Prepared
 from ...models.symmetry_operators import SymmetryOperators
@@ -244,7 +244,7 @@ def refined_occupancies(
     copies = of_solute(found.copies, solute)
     n = copies.n_atoms
     positions = np.concatenate([found.positions[:n], found.positions[found.copies.n_atoms :]])
-    is_light = np.array([is_hydrogen(atom) for atom in copies.others.joined.atoms()])
+    is_light = hydrogen_mask(copies.others.joined)
     groups, alternatives = {}, []
     for number, group in enumerate(copies.groups):
         labels = (group.chosen, *group.labels)

@@ -16,7 +16,7 @@ from ...energies.atomic_parameters.b_factors import BOUNDS
 from ...energies.atomic_parameters.levels import b_level
 from ...fitting.fit_result import FitResult
 from ...fitting.flexible_fit import FlexibleFit
-from ...models.chemistry.elements import is_hydrogen
+from ...models.chemistry.topologies import hydrogen_mask
 from ...report import OutputFolder
 from ..crystals import Phased, Reflections
 from .amplitude_likelihood import AmplitudeLikelihood
@@ -81,7 +81,7 @@ class _Macrocycle:
         self._refined = refined = RefinedAtoms.of(result)
         self._scattering = refined.in_file
         atoms = list(refined.atoms.topology.atoms())
-        self._light = np.array([is_hydrogen(atom) for atom in atoms])
+        self._light = hydrogen_mask(refined.atoms.topology)
         self._likelihood = AmplitudeLikelihood(
             phased,
             [atoms[i].element.symbol for i in self._scattering],

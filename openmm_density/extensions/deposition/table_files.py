@@ -17,7 +17,7 @@ from ...fitting.flexible_fit import FlexibleFit
 from ...fitting.helper_processes import HelperResult
 from ...fitting.written_atoms import input_b_factors, input_occupancies
 from ...maps.density_map import DensityMap
-from ...models.chemistry.elements import is_hydrogen
+from ...models.chemistry.topologies import hydrogen_mask
 from ...models.model import Model
 from ...models.structure_files import write_model_cif
 from ...report.results import FITTED, TABLE_ONE
@@ -104,7 +104,7 @@ def _known(
         symmetric=_symmetry_fitted(fit, summary),
         remarks=[] if result.simulated is None else [AS_IT_WAS],
     )
-    heavy = [not is_hydrogen(atom) for atom in model.topology.atoms()]
+    heavy = ~hydrogen_mask(model.topology)
     return known, np.asarray(b_factors)[heavy]
 
 

@@ -12,10 +12,10 @@ from openmm import app
 from scipy.sparse import csr_array
 from scipy.spatial import cKDTree
 
-from .elements import is_hydrogen, is_metal
+from .elements import is_metal
 from .pierced_rings import rings_of
 from .residues import is_water
-from .topologies import bonded_pairs
+from .topologies import bonded_pairs, hydrogen_mask
 
 CLASH_OVERLAP = 0.4
 """Å of overlap from which two atoms clash (as in MolProbity)."""
@@ -50,7 +50,7 @@ class ContactAtoms:
             ring for ring in rings_of(topology) if len(ring) in (5, 6) and all(map(self._is_flat, ring))
         )
         self._rings = {atom: ring for ring in flat_rings for atom in ring}
-        self._hydrogen = np.array([is_hydrogen(atom) for atom in self._atoms], dtype=bool)
+        self._hydrogen = hydrogen_mask(topology)
         self._symbols = ["" if atom.element is None else atom.element.symbol for atom in self._atoms]
         self._parents = [
             next(iter(self._bonded[index]), None) if light else None

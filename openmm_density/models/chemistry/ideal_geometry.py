@@ -10,8 +10,7 @@ from xml.etree import ElementTree
 import numpy as np
 from openmm import app
 
-from .elements import is_hydrogen
-from .topologies import bonded_pairs
+from .topologies import bonded_pairs, hydrogen_mask
 
 IDEAL_VALUE_FILES = ("protein.ff14SB.xml", "DNA.OL15.xml", "RNA.OL3.xml")
 """OpenMM's Amber force field files, whose bond and angle terms give the ideal values."""
@@ -57,7 +56,7 @@ def _plain(name: str) -> str:
 
 def heavy_bonds(topology: app.Topology) -> np.ndarray:
     """Return the bonds between atoms that are not hydrogen, shape (B, 2)."""
-    heavy = np.array([not is_hydrogen(atom) for atom in topology.atoms()], dtype=bool)
+    heavy = ~hydrogen_mask(topology)
     bonds = bonded_pairs(topology)
     return bonds[heavy[bonds].all(axis=1)]
 

@@ -11,7 +11,7 @@ from openmm import app
 from .backbone import NamedAtoms, atoms_by_name
 from .elements import is_hydrogen, is_metal
 from .residue_names import standard_residue_names
-from .topologies import bonded_pairs, found_once
+from .topologies import bonded_pairs, found_once, hydrogen_mask
 from .torsions import torsion_angles
 
 IDEAL_IMPROPER = np.arcsin(1.0 / np.sqrt(3.0))
@@ -64,7 +64,7 @@ def with_hydrogens_opposite(topology: app.Topology, positions: np.ndarray) -> np
     A hydrogen on their side, as damaged starts may have it, inverts the centre when its angles
     are brought to their ideal values. It is placed opposite to the sum of the three bond vectors, at its own distance.
     """
-    light = np.array([is_hydrogen(atom) for atom in topology.atoms()])
+    light = hydrogen_mask(topology)
     pairs = bonded_pairs(topology)
     ends = np.concatenate([pairs, pairs[:, ::-1]])
     ends = ends[np.argsort(ends[:, 0], kind="stable")]

@@ -16,6 +16,7 @@ from openmm.app import Topology
 from openmm.app.topology import Atom
 
 from ...base.errors import InputError
+from .elements import is_hydrogen
 
 _Found = TypeVar("_Found")
 
@@ -58,6 +59,12 @@ def found_once(find: Callable[..., _Found]) -> Callable[..., _Found]:
         return known[1]
 
     return kept
+
+
+@found_once
+def hydrogen_mask(topology: Topology) -> np.ndarray:
+    """Return which atoms are hydrogen or deuterium, bool (N,)."""
+    return np.fromiter(map(is_hydrogen, topology.atoms()), dtype=bool, count=topology.getNumAtoms())
 
 
 @found_once

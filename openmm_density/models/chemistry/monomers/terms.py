@@ -20,7 +20,7 @@ from ..planes import Plane, PlaneSet
 from ..planes.plane_set import SMALLEST_PLANE
 from ..residue_names import name_tables, standard_residue_names
 from ..residues import is_water
-from ..topologies import bonded_pairs, openmm_topology
+from ..topologies import bonded_pairs, hydrogen_mask, openmm_topology
 from ..torsions import peptide_torsions, torsion_angles
 from .library import monomer_library
 from .templates import Atom, Template, bond_key
@@ -229,7 +229,7 @@ class _Search:
 
     def _find_carriers(self) -> dict[int, str]:
         """Return for each hydrogen the name of the atom that it is bonded to."""
-        hydrogens = np.array([is_hydrogen(atom) for atom in self._atoms], dtype=bool)
+        hydrogens = hydrogen_mask(self._topology)
         both = np.concatenate([self._pairs, self._pairs[:, ::-1]])
         return {int(h): self._atoms[k].name for h, k in both[hydrogens[both[:, 0]]].tolist()}
 
