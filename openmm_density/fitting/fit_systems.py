@@ -64,8 +64,8 @@ class FitSystems:
     be restrained; `run`: the platform, and the seed of a barostat; `density_options` of `DensityFit`. Attributes:
     `restraints`: what some stage of the protocol holds as it was; `density`: the density force at the resolution of the
     map; `plain`: the System without it; `notes`: a sentence on what is restrained as the map does not show it;
-    `force_backend`: the class of the density force. Raises InputError if restraints, planarity or density cannot be made of
-    what is given.
+    `force_backend`: the class of the density force; `threads` that a user allows, None for all. Raises InputError if restraints,
+    planarity or density cannot be made of what is given.
     """
 
     def __init__(
@@ -82,6 +82,7 @@ class FitSystems:
         self.operators: SymmetryOperators | None = density_options.get("operators")
         self._fit_map = fit_map
         self._protocol, self._seed, self._platform = protocol, run.seed, run.platform
+        self.threads = run.threads
         self.dictionaries = restraint_options.dictionaries
         names = dict.fromkeys(name for stage in protocol.stages for name in stage.restraints)
         # In a box of water ordered waters trade places with others.
@@ -159,7 +160,7 @@ class FitSystems:
         """Free the Systems with a density; `at` makes them again."""
         self._systems.clear()
 
-    @cached_property
+    @property
     def for_relaxation(self) -> openmm.System:
         """The same for bad starts: ligands with a learned potential, which knows no such geometry, are held by springs."""
         if not self.prepared.potentials:

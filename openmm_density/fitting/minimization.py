@@ -148,7 +148,7 @@ class Minimizer:
     def _relaxation(self) -> Relaxation:
         systems = self._systems
         topology = systems.prepared.topology
-        return Relaxation(systems.for_relaxation, topology, self._safeguard, *self._platform)
+        return Relaxation(systems.for_relaxation, topology, self._safeguard, *self._platform, systems.threads)
 
     def strain(self, positions: np.ndarray) -> Strain:
         """Measure how bad the geometry of positions (Å) is, once for each."""

@@ -19,7 +19,7 @@ from ..models.merging import copied_force, masses_of, part_of_force, terms_of
 from ..restraints import make_restraints
 from .descent import descend
 from .interrupts import Stop
-from .platforms import make_context
+from .platforms import make_context, platform_named
 from .stability import Safeguard
 
 STRETCHED = 0.05
@@ -48,6 +48,8 @@ _MOST_NAMED = 10
 _REACH = 0.6
 """nm from what is wrong within which residues move, and from atoms that move within which they are there: farther than a bonded
 term or a contact reaches."""
+_FEW = 5000
+"""Atoms that a CPU moves in less than the second or two that a GPU takes to compile kernels for a new System."""
 _MOST = 0.5
 """Part of a model's atoms from which on all are relaxed."""
 
@@ -112,7 +114,7 @@ class Relaxation:
     to contact, while the anchors that hold heavy atoms where they were are loosened; bonds are pushed out of rings through the
     nearest side. Chiral centres and peptide bonds stay as they were given, right or wrong. All forces are bounded, so that it
     is the same on every platform up to rounding. `system`: the force field, and restraints if they act on torsions, without
-    constraints; `safeguard`: looks at what each stage did; `properties` of the platform.
+    constraints; `safeguard`: looks at what each stage did; `properties` of the platform; `threads` of parts that move alone.
     """
 
     def __init__(
@@ -122,7 +124,9 @@ class Relaxation:
         safeguard: Safeguard,
         platform: openmm.Platform,
         properties: dict[str, str],
+        threads: int | None = None,
     ) -> None:
+        self._threads = threads
         self._system, self._topology, self._safeguard = system, topology, safeguard
         self._platform = platform, properties
         self._hydrogen = hydrogen_mask(topology)
@@ -165,12 +169,18 @@ class Relaxation:
             part = _strained_part(self._system, self._topology, given, strain.atoms)
             if part is not None:
                 safeguard = Safeguard(part.topology, part.system)
-                local = Relaxation(part.system, part.topology, safeguard, *self._platform)
+                local = Relaxation(part.system, part.topology, safeguard, *self._platform_of(len(part.atoms)))
                 positions = given.copy()
                 pierced = pierced_rings(part.topology, given[part.atoms] * ANGSTROM_PER_NANOMETER)
                 positions[part.atoms] = local._relaxed(given[part.atoms], stop, pierced)
                 return positions
         return self._relaxed(given, stop, strain.pierced)
+
+    def _platform_of(self, n_atoms: int) -> tuple[openmm.Platform, dict[str, str]]:
+        """Return where a part moves: few atoms on a CPU, while a GPU would yet compile kernels for their System."""
+        if n_atoms > _FEW or self._platform[0].getName() in ("CPU", "Reference"):
+            return self._platform
+        return platform_named("CPU", self._threads)
 
     def _relaxed(self, given: np.ndarray, stop: Stop | None, pierced: list[PiercedRing]) -> np.ndarray:
         positions = given.copy()

@@ -1,6 +1,7 @@
 """Models that were damaged on purpose come through."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import openmm
@@ -12,6 +13,8 @@ from openmm_density.models import prepare, read_model
 
 from ..small_models import ADK_OPEN
 from .damaged_models import DAMAGES, assert_sane, damaged, fit_of, native
+
+CPU = openmm.Platform.getPlatformByName("CPU")
 
 
 @pytest.mark.parametrize(
@@ -63,11 +66,12 @@ def test_a_damage_stays_where_it_is(tmp_path):
     assert np.array_equal(relaxed, again) and len(whole.positions) < len(start)
 
 
-def test_what_is_far_from_a_damage_does_not_move_at_all():
+@pytest.mark.parametrize("platform", [CPU, SimpleNamespace(getName=lambda: "CUDA")], ids=["CPU", "a GPU"])
+def test_what_is_far_from_a_damage_does_not_move_at_all(platform):
+    """Nor is a GPU asked to move the little that does."""
     prepared = prepare(read_model(ADK_OPEN))
     system, topology = prepared.system(constraints=None, rigidWater=False), prepared.topology
-    platform = openmm.Platform.getPlatformByName("CPU")
-    relaxation = Relaxation(system, topology, Safeguard(topology, system), platform, {"Threads": "1"})
+    relaxation = Relaxation(system, topology, Safeguard(topology, system), platform, {"Threads": "1"}, 1)
     start = prepared.positions / 10
     at = {(atom.residue.id, atom.name): atom.index for atom in topology.atoms()}
     torn, held = next((at[number, "CD2"], at[number, "CG"]) for number, name in at if name == "CD2")
