@@ -63,9 +63,9 @@ class FitSystems:
     `cc_initial`: correlation of the model with the map: tells whether it lies there, and what the map does not show can
     be restrained; `run`: the platform, and the seed of a barostat; `density_options` of `DensityFit`. Attributes:
     `restraints`: what some stage of the protocol holds as it was; `density`: the density force at the resolution of the
-    map; `plain`: the System without it; `notes`: a sentence on what is restrained as the map does not show it;
-    `force_backend`: the class of the density force; `threads` that a user allows, None for all. Raises InputError if restraints,
-    planarity or density cannot be made of what is given.
+    map; `plain`: particles, constraints and restraints, without force field; `notes`: a sentence on what is restrained as the
+    map does not show it; `force_backend`: the class of the density force; `threads` that a user allows, None for all. Raises
+    InputError if restraints, planarity or density cannot be made of what is given.
     """
 
     def __init__(
@@ -127,11 +127,18 @@ class FitSystems:
         # By resolution, pressure, blur, whether angles are stiff, and residues that are not pulled.
         self._systems: dict[tuple[Any, ...], tuple[DensityFit, openmm.System]] = {}
         self._widths = DensityWidths(self.density, widest_side(fit_map.density_map))
-        self._make_first(run.threads)
+        self._make_first()
 
-    def _make_first(self, threads: int | None) -> None:
+    def _strip_plain(self) -> None:
+        """Free what density and planarity have learned from, a tenth of a gigabyte of a large model."""
+        groups = [force.getForceGroup() for force in self.plain.getForces()]
+        for index in reversed(np.flatnonzero(np.equal(groups, FORCE_FIELD_GROUP)).tolist()):
+            self.plain.removeForce(index)
+
+    def _make_first(self) -> None:
         """Make what may raise an error; of a large model not the System, as one is kept and a first stage's is mostly another."""
-        if self._matches_widths and (threads or available_cores()) > 1:
+        self._strip_plain()
+        if self._matches_widths and (self.threads or available_cores()) > 1:
             self._widths.begin()
         if self.plain.getNumParticles() > LARGE:
             self._density_force(self.density)
