@@ -32,7 +32,7 @@ _SENTENCES = {
     "angle": ("angles", "angles were bent"),
     "centre": ("chirality", "chiral centres were inverted, or are flat"),
     "plane": ("bent", "flat groups were bent"),
-    "metal": ("metal", "metals moved away from what was around them"),
+    "metal": ("metal", "metals moved, or bind other atoms than before"),
     "molecule": ("molecules", "molecules turned or moved within their surroundings"),
     "contact": ("contacts", "atoms that are not bonded are too close"),
     "apart": ("contacts", "atoms that were at bonding distance, without a bond, moved apart"),

@@ -20,6 +20,7 @@ from scipy.spatial import cKDTree
 from ..base.wording import atom_label
 from ..models.chemistry.contacts import within_bonds
 from ..models.chemistry.ideal_geometry import angles_at, bond_angles, heavy_bonds, ideal_values, lengths_of
+from ..models.chemistry.metal_sites import USUAL, target_distance
 from ..models.chemistry.planes import PlaneSet
 from ..models.chemistry.residues import is_d_amino_acid, is_water
 from ..models.chemistry.stereocentres import chiral_centres
@@ -248,6 +249,7 @@ class LocalGeometry:
             now = np.linalg.norm(positions[around] - positions[ion], axis=1)
             nearest = self._radii[around] + self._radii[ion] + LONGEST_OF_METAL
             changed = self._binds[around] & ((now < nearest) != (apart < nearest))
+            changed &= ~self._bound_better(ion, around, apart - nearest, now)
             for k in np.flatnonzero(changed & (np.abs(now - apart) > WORSE_METAL)):
                 pair = min(ion, around[k]), max(ion, around[k])
                 if pair not in known and self._may_meet(*pair):
@@ -258,6 +260,12 @@ class LocalGeometry:
             if strayed > STRAYED:
                 found.append(Worse("metal", (self._name(ion),), 0.0, strayed, (0.0, STRAYED)))
         return found
+
+    def _bound_better(self, ion: int, around: np.ndarray, beyond: np.ndarray, now: np.ndarray) -> np.ndarray:
+        """Return which atoms an ion binds as usual that were hardly too far away for it, as in a model from a poor map."""
+        target = np.array([target_distance(self._atoms[ion], self._atoms[k]) for k in around.tolist()])
+        usual = (now - target >= USUAL[0]) & (now - target <= USUAL[1])
+        return usual & (beyond >= 0) & (beyond < WORSE_METAL)
 
     def _molecules_of(self, positions: np.ndarray) -> list[Worse]:
         """Tell residues bonded to no other that turned or moved beside their surroundings; like atoms may change places."""

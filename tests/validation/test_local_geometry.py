@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 
 import numpy as np
@@ -200,6 +201,20 @@ def test_an_ion_that_left_its_place_is_named(haemoglobin, kinesin):
     for start in (haemoglobin.positions, apart):
         found = LocalGeometry(haemoglobin.topology, start).worse(apart)
         assert pair in [each.atoms for each in of_kind(found, "metal")]
+
+
+def test_a_metal_that_comes_to_where_it_binds_as_usual_is_not_named(haemoglobin):
+    """Iron with a histidine that no bond names, 2.16 Å by its target: from hardly too far away, and as near as no metal binds."""
+    place = places(haemoglobin)
+    ends = place("A HIS 87 NE2"), place("A HEM 201 FE")
+    far, usual, short = (along(haemoglobin.positions, *ends[::-1], r) for r in (2.75, 2.2, 1.7))
+    pair = {haemoglobin.records[k].describe() for k in ends}
+    topology = deepcopy(haemoglobin.topology)
+    topology._bonds = [each for each in topology.bonds() if {each[0].index, each[1].index} != set(ends)]
+    check = LocalGeometry(topology, far)
+    for positions, is_named in ((usual, False), (short, True)):
+        found = [set(each.atoms) for each in of_kind(check.worse(positions), "metal")]
+        assert (pair in found) == is_named
 
 
 def test_atoms_that_were_as_near_as_a_bond_and_are_apart_are_named(small_data):
