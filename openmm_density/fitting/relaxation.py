@@ -236,7 +236,14 @@ class Relaxation:
             _pushes(positions, pierced, number),
         ):
             soft.addForce(force)
-        context = make_context(soft, openmm.VerletIntegrator(0.001), self._platform)
+        integrator = openmm.VerletIntegrator(0.001)
+        # Few atoms need none of our kernels, which on a machine with a GPU may yet have to be compiled for its CPU.
+        few = len(positions) <= _FEW
+        context = (
+            openmm.Context(soft, integrator, *self._platform)
+            if few
+            else make_context(soft, integrator, self._platform)
+        )
         context.setPositions(positions)
         return context
 
