@@ -136,7 +136,8 @@ class ForkedProcess(subprocess.Popen):
             return 0, 0
         told = os.read(self._status, 4)
         os.close(self._status)
-        return self.pid, struct.unpack("i", told)[0]
+        # The server ended, at the end of the tests, and all its processes with it.
+        return self.pid, struct.unpack("i", told)[0] if told else signal.SIGKILL
 
     def _internal_poll(self, *given: object, **named: object) -> int | None:
         if self._status is None:
