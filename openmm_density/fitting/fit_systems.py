@@ -131,9 +131,11 @@ class FitSystems:
 
     def _strip_plain(self) -> None:
         """Free what density and planarity have learned from, a tenth of a gigabyte of a large model."""
-        groups = [force.getForceGroup() for force in self.plain.getForces()]
-        for index in reversed(np.flatnonzero(np.equal(groups, FORCE_FIELD_GROUP)).tolist()):
-            self.plain.removeForce(index)
+        if self.plain.usesPeriodicBoundaryConditions():  # as its force field alone may tell
+            return
+        for index in reversed(range(self.plain.getNumForces())):
+            if self.plain.getForce(index).getForceGroup() == FORCE_FIELD_GROUP:
+                self.plain.removeForce(index)
 
     def _make_first(self) -> None:
         """Make what may raise an error; of a large model not the System, as one is kept and a first stage's is mostly another."""
@@ -160,14 +162,15 @@ class FitSystems:
         return self._restrained(constraints=None, rigidWater=False)
 
     def forget_first(self) -> None:
-        """Free the System of the first minimisation; `without_density` makes it again."""
-        self.__dict__.pop("without_density", None)
+        """Free the Systems of the first minimisation, which are made again where they are needed."""
+        for name in ("without_density", "for_relaxation"):
+            self.__dict__.pop(name, None)
 
     def forget(self) -> None:
         """Free the Systems with a density; `at` makes them again."""
         self._systems.clear()
 
-    @property
+    @cached_property
     def for_relaxation(self) -> openmm.System:
         """The same for bad starts: ligands with a learned potential, which knows no such geometry, are held by springs."""
         if not self.prepared.potentials:

@@ -21,6 +21,7 @@ from .descent import descend
 from .interrupts import Stop
 from .platforms import make_context, platform_named
 from .stability import Safeguard
+from .worker_process import available_cores
 
 STRETCHED = 0.05
 """nm by which a bond differs from its ideal length in no model that was refined."""
@@ -114,7 +115,8 @@ class Relaxation:
     to contact, while the anchors that hold heavy atoms where they were are loosened; bonds are pushed out of rings through the
     nearest side. Chiral centres and peptide bonds stay as they were given, right or wrong. All forces are bounded, so that it
     is the same on every platform up to rounding. `system`: the force field, and restraints if they act on torsions, without
-    constraints; `safeguard`: looks at what each stage did; `properties` of the platform; `threads` of parts that move alone.
+    constraints; `safeguard`: looks at what each stage did; `properties` of the platform. A small part of
+    a model (`is_part`) leaves a GPU for the CPU, where it has so many `threads`.
     """
 
     def __init__(
@@ -125,10 +127,15 @@ class Relaxation:
         platform: openmm.Platform,
         properties: dict[str, str],
         threads: int | None = None,
+        is_part: bool = False,
     ) -> None:
         self._threads = threads
         self._system, self._topology, self._safeguard = system, topology, safeguard
         self._platform = platform, properties
+        is_small = is_part and topology.getNumAtoms() <= _FEW
+        self._left_gpu = is_small and platform.getName() not in ("CPU", "Reference")
+        if self._left_gpu:
+            self._platform = platform_named("CPU", threads or available_cores())
         self._hydrogen = hydrogen_mask(topology)
         self._bonds, self._lengths = self._terms(openmm.HarmonicBondForce, "Bond", 2)
         self._angles, self._bends = self._terms(openmm.HarmonicAngleForce, "Angle", 3)
@@ -169,18 +176,14 @@ class Relaxation:
             part = _strained_part(self._system, self._topology, given, strain.atoms)
             if part is not None:
                 safeguard = Safeguard(part.topology, part.system)
-                local = Relaxation(part.system, part.topology, safeguard, *self._platform_of(len(part.atoms)))
+                local = Relaxation(
+                    part.system, part.topology, safeguard, *self._platform, self._threads, True
+                )
                 positions = given.copy()
                 pierced = pierced_rings(part.topology, given[part.atoms] * ANGSTROM_PER_NANOMETER)
                 positions[part.atoms] = local._relaxed(given[part.atoms], stop, pierced)
                 return positions
         return self._relaxed(given, stop, strain.pierced)
-
-    def _platform_of(self, n_atoms: int) -> tuple[openmm.Platform, dict[str, str]]:
-        """Return where a part moves: few atoms on a CPU, while a GPU would yet compile kernels for their System."""
-        if n_atoms > _FEW or self._platform[0].getName() in ("CPU", "Reference"):
-            return self._platform
-        return platform_named("CPU", self._threads)
 
     def _relaxed(self, given: np.ndarray, stop: Stop | None, pierced: list[PiercedRing]) -> np.ndarray:
         positions = given.copy()
@@ -236,14 +239,9 @@ class Relaxation:
             _pushes(positions, pierced, number),
         ):
             soft.addForce(force)
-        integrator = openmm.VerletIntegrator(0.001)
-        # Few atoms need none of our kernels, which on a machine with a GPU may yet have to be compiled for its CPU.
-        few = len(positions) <= _FEW
-        context = (
-            openmm.Context(soft, integrator, *self._platform)
-            if few
-            else make_context(soft, integrator, self._platform)
-        )
+        # Our kernels for a CPU may yet have to be compiled on a machine with a GPU.
+        own = not self._left_gpu
+        context = make_context(soft, openmm.VerletIntegrator(0.001), self._platform, own)
         context.setPositions(positions)
         return context
 

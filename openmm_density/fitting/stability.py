@@ -120,11 +120,11 @@ class Safeguard:
         return Unstable(f"forces or energy are not numbers{self._strained(context, self._sound)}")
 
     def _checked(self, state: openmm.State, since: np.ndarray | None, hottest: float | None) -> Motion:
-        positions = _array(state.getPositions(asNumpy=True), unit.nanometer)
-        velocities = _array(state.getVelocities(asNumpy=True), unit.nanometer / unit.picosecond)
+        positions = _array(state.getPositions(asNumpy=True))
+        velocities = _array(state.getVelocities(asNumpy=True))
         moved = positions if since is None else np.subtract(positions, since, out=self._moved)
         if since is not None and self._periodic:  # a barostat puts molecules back into the box
-            box = _array(state.getPeriodicBoxVectors(asNumpy=True), unit.nanometer)
+            box = _array(state.getPeriodicBoxVectors(asNumpy=True))
             moved = moved - np.round(moved @ np.linalg.inv(box)) @ box
         farthest = _OUT_OF_THIS_WORLD if since is None else FARTHEST
         most = np.inf if hottest is None else ATOM_TIMES_TOO_HOT * _BOLTZMANN * hottest
@@ -165,7 +165,7 @@ class Safeguard:
             forces = context.getState(forces=True).getForces(asNumpy=True)
         except openmm.OpenMMException:
             return ""
-        size = np.linalg.norm(_array(forces, unit.kilojoule_per_mole / unit.nanometer), axis=1)
+        size = np.linalg.norm(_array(forces), axis=1)
         lost = np.flatnonzero(~np.isfinite(size))
         if len(lost):
             return f", and the forces on {self._named(lost)} are none before"
@@ -187,7 +187,6 @@ def is_blow_up(error: openmm.OpenMMException) -> bool:
     return any(word in str(error) for word in ("NaN", "nan", "infinite"))
 
 
-def _array(quantity: Any, in_unit: unit.Unit) -> np.ndarray:
-    # In the same unit OpenMM copies all numbers one by one.
-    same = quantity.unit == in_unit
-    return np.asarray(quantity._value if same else quantity.value_in_unit(in_unit), dtype=np.float64)
+def _array(quantity: Any) -> np.ndarray:
+    """Return what a State has, in nm, ps and kJ/mol: asked for in a unit, it would be copied."""
+    return np.asarray(quantity._value, dtype=np.float64)

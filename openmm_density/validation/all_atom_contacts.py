@@ -17,7 +17,7 @@ from ..models.chemistry.contacts import CLASH_OVERLAP, HYDROGEN_BOND, ContactAto
 from ..models.chemistry.elements import is_hydrogen
 from ..models.chemistry.hydrogen_places import Site, Surroundings, ideal_directions
 from ..models.chemistry.residues import is_water
-from ..models.chemistry.topologies import bonded_pairs
+from ..models.chemistry.topologies import bonded_pairs, hydrogen_mask
 
 SALT_BRIDGE = 0.8
 """Å by which a polar hydrogen may overlap its acceptor where both are charged."""
@@ -222,7 +222,7 @@ class RidingHydrogens:
 
     def __init__(self, topology: app.Topology) -> None:
         atoms = list(topology.atoms())
-        light = [is_hydrogen(atom) for atom in atoms]
+        light = hydrogen_mask(topology).tolist()
         heavy: dict[int, list[int]] = defaultdict(list)
         hydrogens: dict[int, list[int]] = defaultdict(list)
         for pair in bonded_pairs(topology).tolist():

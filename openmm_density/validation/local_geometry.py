@@ -20,7 +20,7 @@ from scipy.spatial import cKDTree
 from ..base.wording import atom_label
 from ..models.chemistry.contacts import within_bonds
 from ..models.chemistry.ideal_geometry import angles_at, bond_angles, heavy_bonds, ideal_values, lengths_of
-from ..models.chemistry.metal_sites import USUAL, target_distance
+from ..models.chemistry.metal_sites import USUAL, is_measured_donor, target_distance
 from ..models.chemistry.planes import PlaneSet
 from ..models.chemistry.residues import is_d_amino_acid, is_water
 from ..models.chemistry.stereocentres import chiral_centres
@@ -249,10 +249,11 @@ class LocalGeometry:
             now = np.linalg.norm(positions[around] - positions[ion], axis=1)
             nearest = self._radii[around] + self._radii[ion] + LONGEST_OF_METAL
             changed = self._binds[around] & ((now < nearest) != (apart < nearest))
-            changed &= ~self._bound_better(ion, around, apart - nearest, now)
             for k in np.flatnonzero(changed & (np.abs(now - apart) > WORSE_METAL)):
                 pair = min(ion, around[k]), max(ion, around[k])
                 if pair not in known and self._may_meet(*pair):
+                    if self._is_bound_better(ion, around[k], apart[k] - nearest[k], now[k]):
+                        continue
                     usual = (0.0, nearest[k]) if apart[k] < nearest[k] else (nearest[k], np.inf)
                     found.append(self._of_pair("metal", pair, apart[k], now[k], usual))
             rotation, shift = superposition(self.positions[around], positions[around])
@@ -261,11 +262,12 @@ class LocalGeometry:
                 found.append(Worse("metal", (self._name(ion),), 0.0, strayed, (0.0, STRAYED)))
         return found
 
-    def _bound_better(self, ion: int, around: np.ndarray, beyond: np.ndarray, now: np.ndarray) -> np.ndarray:
-        """Return which atoms an ion binds as usual that were hardly too far away for it, as in a model from a poor map."""
-        target = np.array([target_distance(self._atoms[ion], self._atoms[k]) for k in around.tolist()])
-        usual = (now - target >= USUAL[0]) & (now - target <= USUAL[1])
-        return usual & (beyond >= 0) & (beyond < WORSE_METAL)
+    def _is_bound_better(self, ion: int, other: int, beyond: float, now: float) -> bool:
+        """Return whether an ion binds an atom as usual that was hardly too far away for it, as in a model from a poor map."""
+        metal, donor = self._atoms[ion], self._atoms[other]
+        if not (0 <= beyond < WORSE_METAL and is_measured_donor(donor)):
+            return False
+        return USUAL[0] <= now - target_distance(metal, donor) <= USUAL[1]
 
     def _molecules_of(self, positions: np.ndarray) -> list[Worse]:
         """Tell residues bonded to no other that turned or moved beside their surroundings; like atoms may change places."""

@@ -7,6 +7,8 @@ import numpy as np
 import openmm
 import pytest
 
+from openmm_density.fitting import relaxation
+from openmm_density.fitting.platforms import make_context
 from openmm_density.fitting.relaxation import Relaxation
 from openmm_density.fitting.stability import Safeguard
 from openmm_density.models import prepare, read_model
@@ -67,18 +69,26 @@ def test_a_damage_stays_where_it_is(tmp_path):
 
 
 @pytest.mark.parametrize("platform", [CPU, SimpleNamespace(getName=lambda: "CUDA")], ids=["CPU", "a GPU"])
-def test_what_is_far_from_a_damage_does_not_move_at_all(platform):
-    """Nor is a GPU asked to move the little that does."""
+def test_what_is_far_from_a_damage_does_not_move_at_all(platform, monkeypatch):
+    """Nor is a GPU asked to move the little that does, or any kernel compiled for that: OpenMM's move it on the CPU."""
+    used = []
+
+    def noted(system, integrator, where, own):
+        used.append((where[0].getName(), where[1]["Threads"], own))
+        return make_context(system, integrator, where, own)
+
+    monkeypatch.setattr(relaxation, "make_context", noted)
     prepared = prepare(read_model(ADK_OPEN))
     system, topology = prepared.system(constraints=None, rigidWater=False), prepared.topology
-    relaxation = Relaxation(system, topology, Safeguard(topology, system), platform, {"Threads": "1"}, 1)
+    stages = Relaxation(system, topology, Safeguard(topology, system), platform, {"Threads": "1"}, 1)
     start = prepared.positions / 10
     at = {(atom.residue.id, atom.name): atom.index for atom in topology.atoms()}
     torn, held = next((at[number, "CD2"], at[number, "CG"]) for number, name in at if name == "CD2")
     start[torn] = start[held] + 4.0 * (start[torn] - start[held])
-    assert relaxation.strain(start).stretched == 1
-    relaxed = relaxation.relaxed(start)
-    assert not relaxation.strain(relaxed).is_bad
+    assert stages.strain(start).stretched == 1
+    relaxed = stages.relaxed(start)
+    assert not stages.strain(relaxed).is_bad
+    assert used == [("CPU", "1", platform is CPU)]
     moved = np.linalg.norm(relaxed - start, axis=1) > 0
     assert moved[torn] and np.linalg.norm(start[moved] - start[torn], axis=1).max() < 2.5
     assert 10 < moved.sum() < len(start) / 4

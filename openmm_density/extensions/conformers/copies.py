@@ -13,6 +13,7 @@ from scipy.spatial import cKDTree
 from ...base.wording import listing, residue_label
 from ...models.alternates import motions_with_residues
 from ...models.chemistry.elements import is_hydrogen
+from ...models.chemistry.topologies import hydrogen_mask
 from ...models.conformer_topology import FurtherConformers
 from ...models.merging import CopiedParticles
 from ...models.preparation import Prepared
@@ -322,7 +323,7 @@ def _place_hydrogens(
     for a, b in others.topology.bonds():
         bonded[a.index].add(b.index)
         bonded[b.index].add(a.index)
-    is_light = [is_hydrogen(atom) for atom in others.topology.atoms()]
+    is_light = hydrogen_mask(others.topology).tolist()
     numbering: dict[str, dict[int, int]] = {"": {int(k): int(k) for k in others.originals}}
     for k, (label, original) in enumerate(zip(others.labels, others.originals.tolist())):
         numbering.setdefault(label, {})[original] = n + k

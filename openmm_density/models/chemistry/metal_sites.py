@@ -43,6 +43,13 @@ class MetalSites(NamedTuple):
     targets: np.ndarray  # (P,), Å
 
 
+def is_measured_donor(donor: app.topology.Atom) -> bool:
+    """Return whether an atom is of the kinds whose distances from metals `_TARGETS` has, of elements alone for oxygen."""
+    symbol = "" if donor.element is None else donor.element.symbol
+    in_ring = donor.residue.name == "HIS" and donor.name in ("ND1", "NE2")
+    return symbol == "O" or in_ring or (donor.residue.name == "CYS" and symbol == "S")
+
+
 def target_distance(metal: app.topology.Atom, donor: app.topology.Atom) -> float:
     """Return the distance in Å at which a metal usually binds an atom."""
     known = _TARGETS.get(metal.element.symbol, ())

@@ -13,11 +13,10 @@ from scipy.sparse import coo_matrix, identity, vstack
 from scipy.sparse.linalg import spsolve
 
 from ...base.wording import listing, residue_label
-from ..chemistry.elements import is_hydrogen
 from ..chemistry.ideal_geometry import bond_angles
 from ..chemistry.monomers.terms import GeometryTerms, IdealTerms, find_terms
 from ..chemistry.monomers.volumes import places_of
-from ..chemistry.topologies import bonded_pairs, part_of_topology
+from ..chemistry.topologies import bonded_pairs, hydrogen_mask, part_of_topology
 
 BAD_BOND, BAD_ANGLE = 0.2, 15.0
 """Å and degrees from the ideal value beyond which a bond or an angle of the input is reported as corrected."""
@@ -62,7 +61,7 @@ def ideal_shapes(
     left_out = {*terms.unknown, *terms.contradicted}
     moves = is_rigid[index] & ~np.isin([labels[k] for k in owner], list(left_out))
     known = [_inside(kind, owner, moves) for kind in (terms.bonds, terms.angles, terms.volumes)]
-    heavy = np.array([not is_hydrogen(atom) for atom in part.atoms()])
+    heavy = ~hydrogen_mask(part)
     bad = [
         atoms
         for kind, limit in ((known[0], BAD_BOND), (known[1], np.radians(BAD_ANGLE)))

@@ -9,7 +9,7 @@ import pytest
 from openmm import app
 
 from openmm_density.models import read_model
-from openmm_density.models.chemistry.metal_sites import find_metal_sites
+from openmm_density.models.chemistry.metal_sites import find_metal_sites, is_measured_donor
 from openmm_density.validation.geometry import compare_geometry, geometry_report
 
 
@@ -69,3 +69,14 @@ def test_iron_of_a_haem_binds_four_nitrogens_and_mostly_a_histidine(small_data: 
     assert [each["metal"] for each in metals] == [f"{chain} HEM 201 FE" for chain in "ABCD"]
     # The histidine of chain B is 2.7 Å away.
     assert {each["coordination"] for each in metals} <= {4, 5}
+
+
+def test_distances_are_published_of_few_nitrogens(small_data: Path) -> None:
+    model = read_model(small_data / "emd3488_5ni1/5me2.pdb")
+    donors = [atom for atom in model.topology.atoms() if is_measured_donor(atom)]
+    assert {(atom.residue.name, atom.name) for atom in donors if atom.element.symbol != "O"} == {
+        ("HIS", "ND1"),
+        ("HIS", "NE2"),
+        ("CYS", "SG"),
+    }
+    assert {"O", "OD1", "OE2", "OG"} <= {atom.name for atom in donors}
