@@ -73,7 +73,7 @@ def _run(options: FitOptions, display: Display, stopwatch: Stopwatch) -> int:
         from openmm_density.kernels import compilation
 
         from ..energies import native_force
-        from ..fitting.end_within import EndWithin, seconds_to_end
+        from ..fitting.end_within import VARIABLE, EndWithin, seconds_to_end
         from ..fitting.flexible_fit import FlexibleFit  # noqa: F401
         from ..fitting.interrupts import PromptExit
         from ..models.ligand_potentials import XTB
@@ -97,7 +97,8 @@ def _run(options: FitOptions, display: Display, stopwatch: Stopwatch) -> int:
     else:
         folder = OutputFolder(resume, resume=True, spellings=spelled)
     fit: FlexibleFit | None = None
-    goes_on, begins = (f"{PROGRAM} fit: stopped; {said}" for said in (_goes_on(folder), "no fit has begun"))
+    stopped = f"{PROGRAM} fit: stopped {{seconds}} s after the signal, before all was written"
+    goes_on, begins = f"{stopped} ({VARIABLE} sets more): {_goes_on(folder)}", f"{stopped}: no fit has begun"
     try:
         with EndWithin(seconds, goes_on, folder.run.states, begins):
             with PromptExit(lambda: _left(folder, options, display)):
@@ -111,7 +112,8 @@ def _run(options: FitOptions, display: Display, stopwatch: Stopwatch) -> int:
                 if resume is None:
                     record = _with_findings(record, fit)
                     record.write(folder.run.path)
-                _announce(record, fit, display)
+                goes_on_from = folder.run.load().step if folder.run.holds_a_state else None
+                _announce(record, fit, display, goes_on_from)
             result = _carried_out(record, fit, folder, display)
     except KeyboardInterrupt:
         _say(f"{PROGRAM} fit: interrupted; {_kept(folder, options)}")
@@ -298,8 +300,8 @@ def _with_findings(record: FitRecord, fit: FlexibleFit) -> FitRecord:
     return replace(record, findings=found)
 
 
-def _announce(record: FitRecord, fit: FlexibleFit, display: Display) -> None:
-    """Show what is fitted, where it was placed, and the stages to come."""
+def _announce(record: FitRecord, fit: FlexibleFit, display: Display, goes_on_from: int | None) -> None:
+    """Show what is fitted, where it was placed, from which step it goes on, and the stages to come."""
     from ..report.notes import placement_note
 
     files = record.options.files
@@ -308,6 +310,8 @@ def _announce(record: FitRecord, fit: FlexibleFit, display: Display) -> None:
         [(stage.name, fit.rebuilds_before(number)) for number, stage in enumerate(fit.protocol.stages)]
     )
     display.milestone(f"fitting {models} into {files.map} at {files.resolution:g} Å on {fit.platform}")
+    if goes_on_from is not None:
+        display.milestone(f"going on from step {goes_on_from} of {fit.protocol.steps}")
     for sentence in placement_note(fit):
         display.milestone(sentence)
     for finding in fit.map_checks.findings:

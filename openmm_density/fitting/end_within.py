@@ -17,8 +17,11 @@ from pathlib import Path
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
-SECONDS, VARIABLE = 12.0, "OPENMM_DENSITY_END_SECONDS"
-"""How long a command has after a signal, where the environment names no other number of seconds."""
+SECONDS, VARIABLE = {signal.SIGTERM: 12.0, signal.SIGINT: 60.0}, "OPENMM_DENSITY_END_SECONDS"
+"""How long a command has after a signal, where the environment names no other number of seconds: a batch system kills soon, and
+who pressed Ctrl-C waits for results, or presses it again."""
+AGAIN, GRACE = 0.5, 2.0
+"""Seconds after a signal from which on another one is a second one, and those in which it ends the command."""
 
 _running: EndWithin | None = None
 
@@ -29,12 +32,13 @@ class EndWithin:
     OpenMM makes a Context, and copies a System, without letting go of Python's interpreter, which takes minutes for a large
     one: until then no thread of Python answers, and no handler runs. So another process reads the signals, hands them on to
     who listens here, and kills this one when the time is over. In another thread than the main one nothing is done. `seconds`
-    from the first signal; `sentence`: what is said then on standard error; `states`: saved states that a fit can go on from;
-    `without_states`: the sentence where there are to be some, and none is there yet.
+    by signal, from the first one on; `sentence`: what is said then on standard error, ``{seconds}`` for how many they were;
+    `states`: saved states that a fit can go on from; `without_states`: the sentence where there are to be some, and none is there
+    yet.
     """
 
     def __init__(
-        self, seconds: float, sentence: str, states: Sequence[Path] = (), without_states: str = ""
+        self, seconds: dict[int, float], sentence: str, states: Sequence[Path] = (), without_states: str = ""
     ) -> None:
         self._asked = {
             "seconds": seconds,
@@ -89,17 +93,19 @@ class EndWithin:
                         os.write(self.listener, number)
 
 
-def seconds_to_end() -> float:
-    """Return how long a command has after a signal, in seconds."""
+def seconds_to_end() -> dict[int, float]:
+    """Return how long a command has after each of `SIGNALS`, in seconds."""
     from ..base.errors import InputError
 
     given = os.environ.get(VARIABLE, "")
+    if not given:
+        return {int(number): seconds for number, seconds in SECONDS.items()}
     try:
-        seconds = float(given or SECONDS)
+        seconds = float(given)
     except ValueError:
         seconds = math.nan
     if 0 < seconds < threading.TIMEOUT_MAX:
-        return seconds
+        return {int(number): seconds for number in SIGNALS}
     raise InputError(
         "must be a number of seconds above 0",
         source=VARIABLE,
@@ -124,6 +130,7 @@ def main() -> None:
     for number in (*SIGNALS, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     end: float | None = None
+    seconds = first = 0.0
     while True:
         left = None if end is None else max(end - time.monotonic(), 0.0)
         if not select.select([inlet], [], [], left)[0]:
@@ -133,14 +140,19 @@ def main() -> None:
             return  # it is over by itself
         with suppress(BrokenPipeError):
             os.write(sys.stdout.fileno(), numbers)
-        if end is None and any(number in SIGNALS for number in numbers):
-            end = time.monotonic() + asked["seconds"]
+        for number in filter(SIGNALS.__contains__, numbers):
+            if end is None:
+                first, seconds = time.monotonic(), asked["seconds"][str(number)]
+                end = first + seconds
+            elif time.monotonic() - first > AGAIN:
+                end = min(end, time.monotonic() + GRACE)
     states = asked["states"]
     goes_on = not states or any(os.path.exists(state) for state in states)
     with suppress(OSError):
         # Below a progress bar, which has hidden the cursor.
         begin = "\n\x1b[?25h" if sys.stderr.isatty() else ""
-        print(begin + asked["sentence" if goes_on else "without_states"], file=sys.stderr, flush=True)
+        said = asked["sentence" if goes_on else "without_states"].replace("{seconds}", f"{seconds:g}")
+        print(begin + said, file=sys.stderr, flush=True)
     if os.getppid() == process:
         os.kill(process, signal.SIGKILL)
 

@@ -11,14 +11,10 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Protocol
 
-from .end_within import SIGNALS, listen
+from .end_within import AGAIN, GRACE, SIGNALS, listen
 
 # As a shell has it for a process that a signal ended.
 _ENDED_BY_SIGNAL = 128
-
-
-TOGETHER = 0.5
-"""Seconds in which several signals are one."""
 
 
 class Interrupted(Exception):
@@ -50,7 +46,7 @@ class StopRequest:
 
     Python's own KeyboardInterrupt surfaces wherever Python code runs next, which may be a callback deep inside a simulation
     step, from where it cannot get out. The first signal is noted only; a second ends the process, as nothing answers it. What
-    comes within `TOGETHER` seconds is one: ``timeout`` and batch systems signal the process and its group. Signal handlers
+    comes within `AGAIN` seconds is one: ``timeout`` and batch systems signal the process and its group. Signal handlers
     belong to the main thread: in another thread nothing is noted. `heard`: called once, in a thread of its own, when the first
     signal comes, also while native code runs; `on_end`: called there when a second one comes, before it ends the process.
     Attributes: `requested`: whether a signal has come; `by_user`: whether it was SIGINT, as of Ctrl-C.
@@ -101,7 +97,7 @@ class StopRequest:
     def _note(self, number: int, frame: FrameType | None) -> None:
         if not self.requested:
             self._noted, self.by_user = time.monotonic(), number == signal.SIGINT
-        elif time.monotonic() - self._noted > TOGETHER:
+        elif time.monotonic() - self._noted > AGAIN:
             # Should nobody listen any more, a third one ends the process.
             for each in self._previous:
                 signal.signal(each, signal.SIG_DFL)
@@ -123,7 +119,7 @@ class StopRequest:
                 come += 1
                 if come == 1:
                     first = time.monotonic()
-                elif time.monotonic() - first > TOGETHER:
+                elif time.monotonic() - first > AGAIN:
                     if self._on_end is not None:
                         with suppress(Exception):  # whatever it cannot tell, the process ends
                             self._on_end()
@@ -173,7 +169,3 @@ class PromptExit:
                     with suppress(Exception):
                         self._on_end()
                     os._exit(_ENDED_BY_SIGNAL + number[0])
-
-
-GRACE = 2.0
-"""Seconds that Python code has to end by itself."""

@@ -45,16 +45,14 @@ def make_context(
     system: openmm.System,
     integrator: openmm.Integrator,
     platform: tuple[openmm.Platform, dict[str, str]],
-    own: bool = True,
 ) -> openmm.Context:
     """Build a Context, and count the time: on a GPU the platform compiles its kernels for it.
 
     On a CPU kernels of ours evaluate nonbonded forces, angles and torsions, where they can: OpenMM's take most of a step. A
-    solver of ours constrains bonds to hydrogens: OpenMM's takes minutes to prepare for large models. Without `own` none of
-    these is used, and none is compiled.
+    solver of ours constrains bonds to hydrogens: OpenMM's takes minutes to prepare for large models.
     """
     with counted_as("contexts"):
-        if not own or platform[0].getName() != "CPU" or backend_problem("NativeForce") is not None:
+        if platform[0].getName() != "CPU" or backend_problem("NativeForce") is not None:
             return openmm.Context(system, integrator, *platform)
         otherwise = "OpenMM computes {}, and steps take longer"
         served = [

@@ -133,8 +133,7 @@ class Relaxation:
         self._system, self._topology, self._safeguard = system, topology, safeguard
         self._platform = platform, properties
         is_small = is_part and topology.getNumAtoms() <= _FEW
-        self._left_gpu = is_small and platform.getName() not in ("CPU", "Reference")
-        if self._left_gpu:
+        if is_small and platform.getName() not in ("CPU", "Reference"):
             self._platform = platform_named("CPU", threads or available_cores())
         self._hydrogen = hydrogen_mask(topology)
         self._bonds, self._lengths = self._terms(openmm.HarmonicBondForce, "Bond", 2)
@@ -239,9 +238,7 @@ class Relaxation:
             _pushes(positions, pierced, number),
         ):
             soft.addForce(force)
-        # Our kernels for a CPU may yet have to be compiled on a machine with a GPU.
-        own = not self._left_gpu
-        context = make_context(soft, openmm.VerletIntegrator(0.001), self._platform, own)
+        context = make_context(soft, openmm.VerletIntegrator(0.001), self._platform)
         context.setPositions(positions)
         return context
 

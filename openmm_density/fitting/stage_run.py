@@ -22,6 +22,7 @@ from .fit_result import Progress, Row
 from .interrupts import StopRequest
 from .ligand_watch import LOOK_INTERVAL
 from .measurements import Measurements, PendingRow
+from .platforms import repeats_itself
 from .protocols import UPDATE_INTERVAL, Stage
 from .run_state import RunState
 from .stability import Unstable
@@ -92,7 +93,7 @@ class StageRun:
     def segment(
         self, before: RunState, folder: RunFolder | None, watch: Watch, save: Callable[[RunState], None]
     ) -> RunState:
-        """Run to the next state to be saved, or the end of the stage, whichever comes first; `save` where Ctrl-C comes."""
+        """Run to the next state to be saved, or the end of the stage, whichever comes first; `save` where a signal comes."""
         state = self._attempted = before.next_segment()
         self._unfinished.clear()
         stage = self._protocol.stages[state.stage]
@@ -122,7 +123,9 @@ class StageRun:
                 driver.update(state)
         running.update(state)
         self._finish_rows(state, wait=True)
-        if watch.stop.by_user and driver is None and before.stage_step < state.stage_step < last:
+        # What a batch system ends goes on to the same bits, where any fit does.
+        saves = watch.stop.by_user or (watch.stop.requested and not repeats_itself(*self._engine.platform))
+        if saves and driver is None and before.stage_step < state.stage_step < last:
             save(state)
         if ended:
             for extension in self._extensions:

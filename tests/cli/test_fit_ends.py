@@ -29,6 +29,7 @@ PHASES = {
     "between stages": ("openmm_density.fitting.stage_run", "StageRun.segment", 1),
     "writing": ("openmm_density.report.folder", "write_summary", 0),
 }
+STOPPED = "openmm-density fit: stopped 0.5 s after the signal, before all was written"
 STUCK = "import sys; from tests.cli.test_fit_ends import fit_with_stuck; fit_with_stuck(sys.argv[1], sys.argv[2:])"
 
 
@@ -84,10 +85,10 @@ def test_it_ends_with_what_there_is(ended, phase):
     assert status == -signal.SIGKILL
     run = RunFolder(output / "unfinished")
     if phase == "set-up":
-        assert said == "openmm-density fit: stopped; no fit has begun"
+        assert said == f"{STOPPED}: no fit has begun"
         assert not run.holds_a_state and not (output / "fitted.cif").exists()
         return
-    assert said == f"openmm-density fit: stopped; openmm-density fit --resume {output} goes on"
+    assert said == f"{STOPPED} ({VARIABLE} sets more): openmm-density fit --resume {output} goes on"
     n_atoms = len(run.load().positions)
     # Models come first, and what has its name is whole.
     if phase == "writing":

@@ -135,13 +135,16 @@ def test_an_interrupted_fit_gives_what_there_is_and_goes_on_to_the_same_end(part
     assert_same(rest, uninterrupted[0])
 
 
-def test_after_ctrl_c_a_fit_goes_on_from_the_step_where_it_was(parts, tmp_path):
+@pytest.mark.parametrize(("number", "repeats"), [(signal.SIGINT, True), (signal.SIGTERM, False)])
+def test_a_fit_goes_on_from_the_step_at_which_a_signal_came(number, repeats, parts, tmp_path, monkeypatch):
+    """After SIGTERM where nothing repeats itself to the bit, as on a GPU."""
+    monkeypatch.setattr("openmm_density.fitting.stage_run.repeats_itself", lambda *_: repeats)
     asked = []  # once: a row, measured in another thread, comes with this step or later
 
     def interrupt(step, *_):
         if step == 180 and not asked:
             asked.append(step)
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(number)
 
     options = {"report_interval": 20, "save_interval": 200}
     result = flexible_fit(parts, **options).run(RunFolder(tmp_path), interrupt)
