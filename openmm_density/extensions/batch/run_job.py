@@ -205,7 +205,7 @@ def _result(job: Job, state: str, began: float, attempts: int, peak: int, **othe
 
 # Bytes that any fit takes, and for each atom with hydrogens and each voxel of the map as it is read: more than was measured, see
 # docs/evidence/many_fits.md.
-_BASE, _PER_ATOM, _PER_VOXEL = 1.0e9, 60e3, 12.0
+_BASE, _PER_ATOM, _PER_VOXEL = 1.0e9, 35e3, 12.0
 # Bytes of a line of a PDB file, and hydrogens: half of a protein's atoms.
 _PER_LINE, _WITH_HYDROGENS = 81, 2.0
 _PART = 0.9
