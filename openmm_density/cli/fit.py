@@ -73,7 +73,7 @@ def _run(options: FitOptions, display: Display, stopwatch: Stopwatch) -> int:
         from openmm_density.kernels import compilation
 
         from ..energies import native_force
-        from ..fitting.end_within import VARIABLE, EndWithin, seconds_to_end
+        from ..fitting.end_within import EndWithin, seconds_to_end
         from ..fitting.flexible_fit import FlexibleFit  # noqa: F401
         from ..fitting.interrupts import PromptExit
         from ..models.ligand_potentials import XTB
@@ -97,10 +97,8 @@ def _run(options: FitOptions, display: Display, stopwatch: Stopwatch) -> int:
     else:
         folder = OutputFolder(resume, resume=True, spellings=spelled)
     fit: FlexibleFit | None = None
-    stopped = f"{PROGRAM} fit: stopped {{seconds}} s after the signal, before all was written"
-    goes_on, begins = f"{stopped} ({VARIABLE} sets more): {_goes_on(folder)}", f"{stopped}: no fit has begun"
     try:
-        with EndWithin(seconds, goes_on, folder.run.states, begins):
+        with EndWithin(seconds, f"{PROGRAM} fit", _goes_on(folder), folder.run.states, "no fit has begun"):
             with PromptExit(lambda: _left(folder, options, display)):
                 if resume is None:
                     record = _with_parts(record, folder, display, stopwatch)

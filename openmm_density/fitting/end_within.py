@@ -32,17 +32,22 @@ class EndWithin:
     OpenMM makes a Context, and copies a System, without letting go of Python's interpreter, which takes minutes for a large
     one: until then no thread of Python answers, and no handler runs. So another process reads the signals, hands them on to
     who listens here, and kills this one when the time is over. In another thread than the main one nothing is done. `seconds`
-    by signal, from the first one on; `sentence`: what is said then on standard error, ``{seconds}`` for how many they were;
-    `states`: saved states that a fit can go on from; `without_states`: the sentence where there are to be some, and none is there
-    yet.
+    by signal, from the first one on; `what` is stopped, and `goes_on`, how to go on: said then on standard error; `states`: saved
+    states that a fit can go on from; `without_states`: said in place of `goes_on` where there are to be some, and none is there.
     """
 
     def __init__(
-        self, seconds: dict[int, float], sentence: str, states: Sequence[Path] = (), without_states: str = ""
+        self,
+        seconds: dict[int, float],
+        what: str,
+        goes_on: str,
+        states: Sequence[Path] = (),
+        without_states: str = "",
     ) -> None:
         self._asked = {
             "seconds": seconds,
-            "sentence": sentence,
+            "what": what,
+            "goes_on": goes_on,
             "states": [str(path.absolute()) for path in states],
             "without_states": without_states,
         }
@@ -151,7 +156,8 @@ def main() -> None:
     with suppress(OSError):
         # Below a progress bar, which has hidden the cursor.
         begin = "\n\x1b[?25h" if sys.stderr.isatty() else ""
-        said = asked["sentence" if goes_on else "without_states"].replace("{seconds}", f"{seconds:g}")
+        then = f" ({VARIABLE} sets more): {asked['goes_on']}" if goes_on else f": {asked['without_states']}"
+        said = f"{asked['what']}: stopped {seconds:g} s after the signal, before all was written{then}"
         print(begin + said, file=sys.stderr, flush=True)
     if os.getppid() == process:
         os.kill(process, signal.SIGKILL)

@@ -116,7 +116,7 @@ class Relaxation:
     nearest side. Chiral centres and peptide bonds stay as they were given, right or wrong. All forces are bounded, so that it
     is the same on every platform up to rounding. `system`: the force field, and restraints if they act on torsions, without
     constraints; `safeguard`: looks at what each stage did; `properties` of the platform. A small part of
-    a model (`is_part`) leaves a GPU for the CPU, where it has so many `threads`.
+    a model leaves a GPU for the CPU, where it has so many `threads`.
     """
 
     def __init__(
@@ -127,14 +127,10 @@ class Relaxation:
         platform: openmm.Platform,
         properties: dict[str, str],
         threads: int | None = None,
-        is_part: bool = False,
     ) -> None:
         self._threads = threads
         self._system, self._topology, self._safeguard = system, topology, safeguard
         self._platform = platform, properties
-        is_small = is_part and topology.getNumAtoms() <= _FEW
-        if is_small and platform.getName() not in ("CPU", "Reference"):
-            self._platform = platform_named("CPU", threads or available_cores())
         self._hydrogen = hydrogen_mask(topology)
         self._bonds, self._lengths = self._terms(openmm.HarmonicBondForce, "Bond", 2)
         self._angles, self._bends = self._terms(openmm.HarmonicAngleForce, "Angle", 3)
@@ -175,14 +171,18 @@ class Relaxation:
             part = _strained_part(self._system, self._topology, given, strain.atoms)
             if part is not None:
                 safeguard = Safeguard(part.topology, part.system)
-                local = Relaxation(
-                    part.system, part.topology, safeguard, *self._platform, self._threads, True
-                )
+                local = Relaxation(part.system, part.topology, safeguard, *self._platform_of(len(part.atoms)))
                 positions = given.copy()
                 pierced = pierced_rings(part.topology, given[part.atoms] * ANGSTROM_PER_NANOMETER)
                 positions[part.atoms] = local._relaxed(given[part.atoms], stop, pierced)
                 return positions
         return self._relaxed(given, stop, strain.pierced)
+
+    def _platform_of(self, n_atoms: int) -> tuple[openmm.Platform, dict[str, str]]:
+        """Return where a part of the model moves."""
+        if n_atoms > _FEW or self._platform[0].getName() in ("CPU", "Reference"):
+            return self._platform
+        return platform_named("CPU", self._threads or available_cores())
 
     def _relaxed(self, given: np.ndarray, stop: Stop | None, pierced: list[PiercedRing]) -> np.ndarray:
         positions = given.copy()

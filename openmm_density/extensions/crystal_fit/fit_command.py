@@ -46,7 +46,7 @@ def run_crystal(options: FitOptions, display: Display | None = None) -> int:
     else:
         check_resumed_options(options)
     with loading():
-        from ...fitting.end_within import VARIABLE, EndWithin, seconds_to_end
+        from ...fitting.end_within import EndWithin, seconds_to_end
         from . import CrystalFit  # noqa: F401  (where the time that it takes is counted)
         from .cycles import Listener, finished_cycle
 
@@ -75,11 +75,8 @@ def run_crystal(options: FitOptions, display: Display | None = None) -> int:
         try:
             stopwatch = Stopwatch()
             stopwatch.add({"start_up": time.monotonic() - started()})
-            goes_on = (
-                f"{PROGRAM} fit: stopped {{seconds}} s after the signal, before all was written ({VARIABLE} sets more): "
-                f"{PROGRAM} fit --resume {fit.folder} goes on"
-            )
-            with EndWithin(seconds, goes_on):
+            what = f"{PROGRAM} fit"
+            with EndWithin(seconds, what, f"{what} --resume {fit.folder} goes on"):
                 result = fit.run(listener, options.output.overwrite, command, stopwatch)
         except KeyboardInterrupt:
             shown.stop()
